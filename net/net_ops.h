@@ -1,0 +1,59 @@
+/* For implementers of a transport: zmq.c (tcp, ipc), inproc.c (inproc, sim); later shm.
+ *
+ * A transport moves whole frames (head + records in one piece, payload in another) for an
+ * end.  It knows nothing of HELLO, calls or resends: end.c does that once for all of
+ * them. All slots run on the end's loop.  No slot may block. */
+#ifndef PENSTOCK_NET_NET_OPS_H
+#define PENSTOCK_NET_NET_OPS_H
+
+#include "net/net.h"
+
+#define PS_NET_ABI 1u
+
+struct ps_wire; /* a transport's state for one end; first member: const struct ps_net_ops
+                   * */
+struct ps_wire_peer; /* a transport's connection */
+
+/* What end.c gives a transport. */
+struct ps_wire_events {
+    /* A frame's first piece arrived (unchecked bytes).  Returns the peer's place for the
+     * payload through 'place_out' (NULL = keep it as a buffer).  A status other than
+     * PS_OK: drop it. */
+    enum ps_status (*head)(void *end, struct ps_wire_peer *peer, void **peer_ctx,
+                           const void *data, size_t size, size_t payload_bytes,
+                           void **place_out);
+    /* The same frame with its payload: landed at the place, or as 'payload' (borrowed).
+     */
+    void (*landed)(void *end, struct ps_wire_peer *peer, void **peer_ctx,
+                   struct ps_buf *payload, size_t payload_bytes);
+    void (*connected)(void *end, struct ps_wire_peer *peer, void **peer_ctx);
+    void (*disconnected)(void *end, struct ps_wire_peer *peer, void **peer_ctx);
+    void (*writable)(void *end, struct ps_wire_peer *peer, void **peer_ctx);
+};
+
+struct ps_net_ops {
+    const char *scheme; /* "tcp", "ipc", "inproc", "sim"; "shm" later */
+    uint32_t abi;       /* PS_NET_ABI */
+    bool lossless;      /* frames arrive once and in order while connected */
+    bool local;         /* never leaves the host */
+
+    enum ps_status (*open)(struct ps_node *node, struct ps_loop *loop,
+                           const struct ps_wire_events *events, void *end,
+                           struct ps_wire **wire_out, struct ps_error *err);
+    void (*close)(struct ps_wire *wire);
+    enum ps_status (*listen)(struct ps_wire *wire, const char *url,
+                             char url_out[PS_URL_BYTES], struct ps_error *err);
+    enum ps_status (*dial)(struct ps_wire *wire, const char *url,
+                           struct ps_wire_peer **peer_out, struct ps_error *err);
+    void (*hangup)(struct ps_wire_peer *peer);
+    /* Takes a reference on both buffers (payload may be NULL) until local completion.
+     * PS_EAGAIN: nothing was taken; 'writable' follows. */
+    enum ps_status (*send)(struct ps_wire_peer *peer, struct ps_buf *head,
+                           struct ps_buf *payload);
+    /* Registers memory for fast paths; sockets: no-op.  PS_EUNSUPPORTED otherwise. */
+    enum ps_status (*mem_register)(struct ps_wire *wire, void *data, size_t size,
+                                   uint64_t *out);
+    void (*mem_unregister)(struct ps_wire *wire, uint64_t registration);
+};
+
+#endif
