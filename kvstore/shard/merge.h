@@ -1,0 +1,50 @@
+/* Sums with a fixed order, whoever arrives first: a pairwise tree over ranks.
+ *
+ * Leaves are ranks 0..n-1; a node at level l, position p sums positions 2p and 2p+1 of
+ * level l-1. Absent ranks are skipped, not added as zero; with one child absent a node is
+ * the other. Partial sums keep the accumulation type (ps_dtype_accumulator).  At most n/2
+ * partials are held, and at most log2(n) adds remain after the last arrival. The same
+ * tree sums the devices of one worker. Threads: one at a time per merge. */
+#ifndef PENSTOCK_KVSTORE_SHARD_MERGE_H
+#define PENSTOCK_KVSTORE_SHARD_MERGE_H
+
+#include "base/dtype.h"
+#include "base/mem.h"
+#include "base/status.h"
+
+struct ps_merge;
+
+/* For 'ranks' leaves of 'count' elements of 'dtype'.  Memory for partials is taken as
+ * ranks arrive (from 'pool' of blocks of at least count * accumulator bytes when not
+ * NULL) and kept for reuse. */
+PS_MUST_CHECK enum ps_status ps_merge_create(uint32_t ranks, enum ps_dtype dtype,
+                                             uint64_t count, struct ps_merge **merge_out);
+void ps_merge_destroy(struct ps_merge *merge);
+/* Forgets all arrivals; keeps the memory. */
+void ps_merge_reset(struct ps_merge *merge);
+/* Adds rank's contribution ('count' elements; NULL = an empty vote: arrived, adds
+ * nothing). Borrows 'data'.  Errors: PS_EEXIST (already there), PS_ERANGE, PS_ENOMEM. */
+PS_MUST_CHECK enum ps_status ps_merge_add(struct ps_merge *merge, uint32_t rank,
+                                          const void *data);
+/* 'rank' will not come (it left the quorum): its place in the tree is skipped. */
+PS_MUST_CHECK enum ps_status ps_merge_skip(struct ps_merge *merge, uint32_t rank);
+bool ps_merge_has(const struct ps_merge *merge, uint32_t rank);
+/* All leaves arrived or were skipped. */
+bool ps_merge_complete(const struct ps_merge *merge);
+uint32_t
+ps_merge_arrived(const struct ps_merge *merge); /* contributors, empty votes too */
+uint32_t
+ps_merge_contributors(const struct ps_merge *merge); /* those with or without data */
+/* The sum in the accumulation type, borrowed until reset; NULL when every vote was empty.
+ */
+const void *ps_merge_result(const struct ps_merge *merge);
+
+/* out = sum of n arrays by the same tree, rounded to 'dtype' once at the end; out may
+ * alias in[0]. 'scratch' holds ps_tree_sum_scratch_bytes(n, dtype, block) bytes.  Works
+ * block by block, so the result does not depend on how a caller cuts the array over
+ * threads. */
+void ps_tree_sum(void *out, const void *const *in, uint32_t n, enum ps_dtype dtype,
+                 uint64_t count, void *scratch);
+size_t ps_tree_sum_scratch_bytes(uint32_t n, enum ps_dtype dtype);
+
+#endif
