@@ -1,0 +1,58 @@
+/* For implementers of a store: local.c, dist.c.
+ *
+ * kvstore.c checks arguments, keeps the key table (name -> struct ps_kv_key) and the
+ * engine adapter once for all of them; a store sees checked requests. */
+#ifndef PENSTOCK_KVSTORE_KVSTORE_OPS_H
+#define PENSTOCK_KVSTORE_KVSTORE_OPS_H
+
+#include "base/map.h"
+#include "base/thread.h"
+#include "kvstore/kvstore.h"
+
+struct ps_kv_key {
+    struct ps_key_row row; /* dist: as placed by the scheduler; local: one extent */
+    void *impl;            /* the store's state of the key */
+};
+
+struct ps_store_ops {
+    const char *name; /* "local", "dist" */
+    enum ps_status (*open)(struct ps_kvstore *store, struct ps_error *err);
+    void (*close)(struct ps_kvstore *store);
+    /* Creates the keys and, from rank 0, their values; waits.  'keys' are new entries of
+     * the table, rows filled but for handle and extents. */
+    enum ps_status (*init)(struct ps_kvstore *store, struct ps_kv_key *const *keys,
+                           const struct ps_kv_init *inits, size_t count,
+                           struct ps_error *err);
+    void (*key_fini)(struct ps_kvstore *store, struct ps_kv_key *key);
+    /* A checked request; 'done' follows. */
+    enum ps_status (*submit)(struct ps_kvstore *store, struct ps_kv_key *key,
+                             struct ps_kv_request *request);
+    enum ps_status (*set_optimizer)(struct ps_kvstore *store, const char *name,
+                                    const char *hyper, bool multi_precision,
+                                    struct ps_error *err);
+    enum ps_status (*set_hyper)(struct ps_kvstore *store, const char *hyper,
+                                struct ps_error *err);
+    enum ps_status (*set_updater)(struct ps_kvstore *store, ps_kv_updater_fn fn,
+                                  void *ctx, struct ps_error *err);
+    enum ps_status (*barrier)(struct ps_kvstore *store, struct ps_error *err);
+    enum ps_status (*done)(struct ps_kvstore *store, struct ps_error *err);
+};
+
+extern const struct ps_store_ops ps_store_local;
+extern const struct ps_store_ops ps_store_dist;
+
+struct ps_kvstore {
+    const struct ps_store_ops *ops;
+    struct ps_node *node;
+    struct ps_engine *engine;
+    char type[32];
+    char name[64];
+    bool async, reduce_on_device;
+    uint32_t rank, num_workers;
+    struct ps_mutex mutex;                      /* guards the table */
+    struct ps_strmap keys PS_GUARDED_BY(mutex); /* "17" or name -> struct ps_kv_key * */
+    int key_kind PS_GUARDED_BY(mutex);          /* 0 none yet, 1 numbers, 2 names */
+    void *impl;
+};
+
+#endif
