@@ -7,8 +7,8 @@
 const char *ps_status_name(enum ps_status status)
 {
     switch (status) {
-#define PS_STATUS_NAME(name, code, text)                                                 \
-    case name:                                                                           \
+#define PS_STATUS_NAME(name, code, text) \
+    case name:                           \
         return #name;
         PS_STATUS_MAP(PS_STATUS_NAME)
 #undef PS_STATUS_NAME
@@ -19,8 +19,8 @@ const char *ps_status_name(enum ps_status status)
 const char *ps_status_text(enum ps_status status)
 {
     switch (status) {
-#define PS_STATUS_TEXT(name, code, text)                                                 \
-    case name:                                                                           \
+#define PS_STATUS_TEXT(name, code, text) \
+    case name:                           \
         return text;
         PS_STATUS_MAP(PS_STATUS_TEXT)
 #undef PS_STATUS_TEXT
@@ -28,7 +28,8 @@ const char *ps_status_text(enum ps_status status)
     return "unknown status";
 }
 
-enum ps_status ps_error_set(struct ps_error *err, enum ps_status status, const char *fmt, ...)
+enum ps_status ps_error_set(struct ps_error *err, enum ps_status status, const char *fmt,
+                            ...)
 {
     if (err != NULL) {
         va_list args;

@@ -46,5 +46,7 @@ char *ps_strdup(const char *text);
 
 /* Castagnoli CRC (polynomial 0x82F63B78 reflected; "123456789" -> 0xE3069283). */
 uint32_t ps_crc32c(uint32_t crc, const void *data, size_t size); /* start with 0 */
+/* The same without the machine's instruction; for its test. */
+uint32_t ps_crc32c_portable(uint32_t crc, const void *data, size_t size);
 
 #endif
