@@ -29,7 +29,7 @@ void ps_reduce_divide(void *acc, int dtype, double divisor, size_t count);
 void ps_reduce_store(void *dst, const void *acc, int dtype, size_t count);
 
 /* dst[i] += src[i] in memory of one dtype: for f16/bf16 widened, added, rounded once. */
-void ps_merge_add(void *dst, const void *src, int dtype, size_t count);
+void ps_reduce_accumulate(void *dst, const void *src, int dtype, size_t count);
 /* dst[i] = src[i], any pair of dtypes; must not overlap unless equal types and address.
  * Errors: PS_EDTYPE for an unknown code. */
 PS_MUST_CHECK enum ps_status ps_convert(void *dst, int dst_dtype, const void *src,
