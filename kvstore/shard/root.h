@@ -1,0 +1,28 @@
+/* The scheduler's address, from ROOT_URI, ROOT_PORT, TRANSPORT and BIND_HOST.
+ * Threads: any; pure. */
+#ifndef PENSTOCK_KVSTORE_SHARD_ROOT_H
+#define PENSTOCK_KVSTORE_SHARD_ROOT_H
+
+#include "base/settings.h"
+#include "net/net.h"
+
+/* What members dial.  Errors: PS_EINVAL with 'err' naming the setting that is missing or
+ * malformed. */
+PS_MUST_CHECK enum ps_status ps_root_dial_url(const struct ps_settings *settings,
+                                              char url_out[PS_URL_BYTES],
+                                              struct ps_error *err);
+/* What the scheduler listens on: the loopback when the root address is loopback or unset,
+ * else all interfaces, unless BIND_HOST says otherwise; port 0 = any free one. */
+PS_MUST_CHECK enum ps_status ps_root_listen_url(const struct ps_settings *settings,
+                                                char url_out[PS_URL_BYTES],
+                                                struct ps_error *err);
+/* Where a server's lane listens: the root's transport, its own host, any free port; or
+ * ipc:// in the root's directory, named by 'pid' and 'lane'. */
+PS_MUST_CHECK enum ps_status ps_root_lane_url(const struct ps_settings *settings,
+                                              uint32_t pid, uint32_t lane,
+                                              char url_out[PS_URL_BYTES],
+                                              struct ps_error *err);
+/* "127.0.0.1", "::1", "localhost", 127.x.y.z, "". */
+bool ps_host_is_loopback(const char *host);
+
+#endif
