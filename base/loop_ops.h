@@ -26,6 +26,7 @@ struct ps_driver_ops {
     enum ps_status (*event_init)(struct ps_event *event);
     void (*event_fini)(struct ps_event *event);
     void (*event_set)(struct ps_event *event);
+    void (*event_reset)(struct ps_event *event);
     enum ps_status (*event_wait)(struct ps_event *event, uint64_t deadline_ns);
     void (*sleep)(struct ps_driver *driver, uint64_t ns);
 };

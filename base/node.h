@@ -24,6 +24,7 @@ struct ps_node {
     struct ps_faults *faults;
     struct ps_loop *loop; /* the node's control loop: scheduler link, timers; started */
     struct ps_sim *sim;   /* NULL in the real world */
+    char sim_name[32];    /* the simulation's name of this node: the one it was opened under */
     void *net_world; /* the simulated or in-process network this node is on; see net/net.h
                       */
     uint64_t seed; /* from RANDOM_SEED, else from the kernel; constant in a simulation */
