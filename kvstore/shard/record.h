@@ -11,6 +11,10 @@
 #include "base/dtype.h"
 #include "base/status.h"
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
 enum ps_record_op {
     PS_REC_INIT =
         1, /* the first value; from the worker with rank 0 only; a round of its own */
@@ -20,9 +24,13 @@ enum ps_record_op {
         3, /* read; waits until this member's 'step' (its last push) is applied */
     PS_REC_PUSHPULL =
         4, /* contribute 'step'; the reply carries the value after it is applied */
-    PS_REC_ABORT = 5, /* instead of PUSH: the contribution failed; payload is a text */
+    PS_REC_ABORT = 5, /* instead of PUSH: the contribution failed; payload is a text.
+                         count 0: of the whole extent that starts at 'first' */
     PS_REC_LIMIT = 6
 };
+
+#define PS_RECORD_TEXT_MAX 1024u /* bytes of an error's text, ABORT and failed replies \
+                                  */
 
 enum ps_codec { PS_CODEC_NONE = 0, PS_CODEC_LIMIT = 1 };
 
@@ -73,7 +81,9 @@ _Static_assert(offsetof(struct ps_record, segment_offset) == 56, "segment offset
 
 /* Checks n records against the payload's size and each against itself: op, dtype, codec
  * known; count > 0 (but in ABORT); first + count does not overflow; bytes == count *
- * dtype size or 0 where the op carries none; the sum of bytes equals 'payload_bytes'.
+ * dtype size or 0 where the op carries none (a push of 0 bytes is an empty vote; an ABORT
+ * and a reply whose status is not PS_OK carry a text of at most PS_RECORD_TEXT_MAX
+ * bytes); contributions have a step; the sum of bytes equals 'payload_bytes'.
  * 'data' may be unaligned; the checked records are copied to 'out' (room for n).  Errors:
  * PS_EPROTO with 'err' (may be NULL) naming record and field. */
 PS_MUST_CHECK enum ps_status ps_records_check(const void *data, size_t n,
