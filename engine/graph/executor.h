@@ -1,0 +1,163 @@
+/* Executors: a symbol bound to tensors on one device, run forward and backward through
+ * the engine.
+ *
+ * Binding infers shapes and types, derives the backward graph, plans the memory of
+ * everything in between, prepares each operator's kernel and builds its engine operation,
+ * once.  A run only pushes these; it allocates nothing and returns at once.  Reading a
+ * tensor waits for it.
+ *
+ * The gradient of an argument is written by the operation that computes it, into a
+ * tensor with an engine variable of its own; an operation that reads that tensor (a
+ * push to the store) starts as soon as this one gradient is there, while the rest of
+ * backward still runs.
+ *
+ * Threads: an executor belongs to one thread at a time. */
+#ifndef PENSTOCK_ENGINE_GRAPH_EXECUTOR_H
+#define PENSTOCK_ENGINE_GRAPH_EXECUTOR_H
+
+#include "engine/engine.h"
+#include "engine/graph/symbol.h"
+#include "engine/tensor/tensor.h"
+#include "kernels/kernels.h"
+
+struct ps_executor;
+
+/* How the memory between operators is laid out. */
+enum ps_plan_kind {
+    PS_PLAN_AUTO,    /* offsets where they need less and the device runs one op at a time,
+                        else blocks */
+    PS_PLAN_BLOCKS,  /* blocks that are reused, an engine variable for each */
+    PS_PLAN_OFFSETS, /* one arena, values at offsets, one variable: no parallel branches
+                      */
+    PS_PLAN_NONE     /* every value has its own block; the reference */
+};
+
+struct ps_bind_options {
+    struct ps_engine *engine;         /* keeps a borrow; its node has the settings */
+    const struct ps_kernels *kernels; /* keeps a borrow */
+    struct ps_context context;
+    uint64_t seed;   /* of dropout; the same seed draws the same numbers on any engine */
+    int devices;     /* executors computing side by side on this host's cores; 0 = 1 */
+    int threads;     /* of one operator; 0: CPU_NNPACK_NTHREADS, else cores / devices */
+    int match_range; /* -1: the setting EXEC_MATCH_RANGE */
+    int inplace;     /* -1: the setting EXEC_ENABLE_INPLACE; 0, 1 */
+    enum ps_plan_kind plan;
+    struct ps_executor
+        *shared; /* its internal memory is used where large enough; the two
+                    must not be run at the same time; borrows until return */
+};
+/* Settings decide; cpu(0), seed 0. */
+#define PS_BIND_OPTIONS(engine_, kernels_)           \
+    ((struct ps_bind_options){.engine = (engine_),   \
+                              .kernels = (kernels_), \
+                              .context = PS_CPU(0),  \
+                              .match_range = -1,     \
+                              .inplace = -1})
+
+/* ---- lifecycle ---- */
+
+/* Tensors in the order of the symbol's lists.  All are retained; the arrays are borrowed
+ * until return. */
+struct ps_bind_arrays {
+    struct ps_tensor *const *arguments;
+    struct ps_tensor *const
+        *gradients;               /* NULL: none; an entry may be NULL with req NULL */
+    const enum ps_grad_req *reqs; /* NULL: WRITE where there is a gradient */
+    struct ps_tensor *const *auxiliaries;
+};
+/* Errors: PS_EINVAL (a missing tensor, another context, an op without a gradient on the
+ * way to one), PS_ESHAPE, PS_EDTYPE (naming node or argument), PS_EUNSUPPORTED,
+ * PS_ENOMEM. */
+PS_MUST_CHECK enum ps_status ps_executor_bind(struct ps_symbol *symbol,
+                                              const struct ps_bind_options *options,
+                                              const struct ps_bind_arrays *arrays,
+                                              struct ps_executor **executor_out,
+                                              struct ps_error *err);
+
+/* Infers from what is known and makes every tensor (bytes undefined, auxiliary states
+ * zero).  Types that stay unknown become f32. */
+struct ps_simple_bind {
+    const struct ps_named_shape *shapes;
+    size_t shape_count;
+    const struct ps_named_dtype *dtypes;
+    size_t dtype_count;
+    enum ps_grad_req req;           /* of every argument ... */
+    const char *const *no_gradient; /* ... but these (NULL-terminated or NULL): data,
+                                       labels */
+};
+PS_MUST_CHECK enum ps_status
+ps_executor_simple_bind(struct ps_symbol *symbol, const struct ps_bind_options *options,
+                        const struct ps_simple_bind *bind,
+                        struct ps_executor **executor_out, struct ps_error *err);
+/* Operations pushed so far still run.  NULL is fine. */
+void ps_executor_destroy(struct ps_executor *executor);
+
+/* A new executor for other input shapes that shares arguments, gradients, auxiliary
+ * states and internal memory with this one.  'partial': arguments that are not named may
+ * change their shape too (PS_ESHAPE otherwise); 'up_sizing': arrays may grow, into new
+ * memory (PS_ERANGE otherwise). */
+PS_MUST_CHECK enum ps_status
+ps_executor_reshape(struct ps_executor *executor, const struct ps_named_shape *shapes,
+                    size_t shape_count, bool partial, bool up_sizing,
+                    struct ps_executor **executor_out, struct ps_error *err);
+
+/* ---- running ---- */
+
+/* Pushes the forward operators.  'training': dropout draws, batch statistics are used and
+ * running ones updated. */
+PS_MUST_CHECK enum ps_status ps_executor_forward(struct ps_executor *executor,
+                                                 bool training, struct ps_error *err);
+/* Pushes the backward operators, after a forward with 'training'.  'head_gradients': one
+ * per output, copied; NULL (or a NULL entry) where the output is a loss and needs none.
+ * Errors: PS_EINVAL (nothing to differentiate; an output that needs a gradient: make it a
+ * loss or pass one), PS_ESHAPE, PS_EDTYPE. */
+PS_MUST_CHECK enum ps_status ps_executor_backward(struct ps_executor *executor,
+                                                  struct ps_tensor *const *head_gradients,
+                                                  struct ps_error *err);
+
+/* ---- its tensors: borrowed from the executor ---- */
+
+size_t ps_executor_argument_count(const struct ps_executor *executor);
+size_t ps_executor_auxiliary_count(const struct ps_executor *executor);
+size_t ps_executor_output_count(const struct ps_executor *executor);
+const char *ps_executor_argument_name(const struct ps_executor *executor, size_t i);
+const char *ps_executor_auxiliary_name(const struct ps_executor *executor, size_t i);
+struct ps_tensor *ps_executor_argument(const struct ps_executor *executor, size_t i);
+/* NULL when the argument has none. */
+struct ps_tensor *ps_executor_gradient(const struct ps_executor *executor, size_t i);
+enum ps_grad_req ps_executor_req(const struct ps_executor *executor, size_t i);
+struct ps_tensor *ps_executor_auxiliary(const struct ps_executor *executor, size_t i);
+struct ps_tensor *ps_executor_output(const struct ps_executor *executor, size_t i);
+/* By name; NULL when there is none of that name. */
+struct ps_tensor *ps_executor_find_argument(const struct ps_executor *executor,
+                                            const char *name);
+struct ps_tensor *ps_executor_find_gradient(const struct ps_executor *executor,
+                                            const char *name);
+struct ps_tensor *ps_executor_find_auxiliary(const struct ps_executor *executor,
+                                             const char *name);
+/* The variable to depend on for the gradient of argument i: written once per backward, by
+ * the operation that computes it.  NULL when there is none. */
+struct ps_var *ps_executor_gradient_ready(const struct ps_executor *executor, size_t i);
+struct ps_symbol *ps_executor_symbol(const struct ps_executor *executor);
+
+/* ---- memory ---- */
+
+struct ps_executor_memory {
+    size_t internal_bytes;  /* between operators, as laid out (blocks or arena) */
+    size_t workspace_bytes; /* scratch that the operators share */
+    size_t block_count;     /* of the best plan with blocks ... */
+    size_t block_bytes;     /* ... and their bytes */
+    size_t offset_bytes;    /* of the plan with offsets; 0 when it was not made */
+    size_t unplanned_bytes; /* one block for each value */
+    size_t inplace_count;   /* outputs that took over an input's memory */
+    int match_range;        /* the one that was best */
+    enum ps_plan_kind plan; /* used */
+};
+void ps_executor_memory(const struct ps_executor *executor,
+                        struct ps_executor_memory *memory_out);
+/* Every operator with its entries and where they lie; ends with the lines
+ * "Total <n> MB allocated" (MiB, truncated; as MXNet's) and "Total <n> TempSpace resource
+ * requested". */
+void ps_executor_dump(const struct ps_executor *executor, struct ps_str *out);
+
+#endif
