@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -94,6 +95,10 @@ PS_MUST_CHECK enum ps_status ps_link_head_check(const void *data, size_t size,
                                                 uint64_t body_max,
                                                 struct ps_link_head *head_out,
                                                 struct ps_error *err);
+/* Whether [data, data+size) begins with one whole msgpack value whose counts do not
+ * exceed the bytes that are there, nested at most 8 deep: only such bytes go to
+ * msgpack-c, which reserves memory by the announced counts. */
+bool ps_msgpack_is_sane(const void *data, size_t size);
 const char *ps_frame_kind_name(unsigned kind); /* "HELLO"; "?" */
 
 #endif
