@@ -27,6 +27,7 @@ struct ps_node {
     char sim_name[32];    /* the simulation's name of this node: the one it was opened under */
     void *net_world; /* the simulated or in-process network this node is on; see net/net.h
                       */
+    void *kvstore; /* the membership that the node's dist stores share; kvstore/dist.c */
     uint64_t seed; /* from RANDOM_SEED, else from the kernel; constant in a simulation */
     bool owns_driver;
 };

@@ -14,6 +14,7 @@
 #include "base/str.h"
 
 enum ps_setting_id {
+#define PS_BLOCK(title)
 #define PS_INT(name, ...) PS_SET_##name,
 #define PS_BYTES(name, ...) PS_SET_##name,
 #define PS_REAL(name, ...) PS_SET_##name,
@@ -21,6 +22,7 @@ enum ps_setting_id {
 #define PS_TEXT(name, ...) PS_SET_##name,
 #define PS_ENUM(name, ...) PS_SET_##name,
 #include "base/settings.def"
+#undef PS_BLOCK
 #undef PS_INT
 #undef PS_BYTES
 #undef PS_REAL
@@ -53,9 +55,12 @@ const char *ps_settings_text(const struct ps_settings *settings, enum ps_setting
 /* Choices: the index into the row's list. */
 int ps_settings_choice(const struct ps_settings *settings, enum ps_setting_id id);
 bool ps_settings_is_set(const struct ps_settings *settings, enum ps_setting_id id);
+/* The variable the value came from, as the user spelled it; the plain name when unset. */
+const char *ps_settings_variable(const struct ps_settings *settings, enum ps_setting_id id);
 
 enum ps_settings_format { PS_SETTINGS_TEXT, PS_SETTINGS_MARKDOWN, PS_SETTINGS_JSON };
-/* Every row with value, source, range, unit, readers and documentation. */
+/* Every row with value, source, range, unit, readers and documentation.  Markdown shows the
+ * defaults instead of values, so that it is the same everywhere (docs/settings.md). */
 void ps_settings_print(const struct ps_settings *settings, enum ps_settings_format format,
                        struct ps_str *out);
 

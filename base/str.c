@@ -219,13 +219,13 @@ static size_t distance(const char *a, size_t a_size, const char *b, size_t b_siz
     return row[b_size];
 }
 
-const char *ps_nearest(const char *word, const char *const *names)
+const char *ps_nearest_distance(const char *word, const char *const *names, size_t *best)
 {
     size_t word_size = strlen(word);
     if (word_size == 0 || word_size > NEAREST_LONGEST) {
         return NULL;
     }
-    size_t best = word_size / 3 > 2 ? word_size / 3 : 2;
+    size_t limit = word_size / 3 > 2 ? word_size / 3 : 2;
     const char *nearest = NULL;
     for (; *names != NULL; names++) {
         size_t size = strlen(*names);
@@ -233,12 +233,18 @@ const char *ps_nearest(const char *word, const char *const *names)
             continue;
         }
         size_t d = distance(word, word_size, *names, size);
-        if (d < best || (d == best && nearest == NULL)) {
-            best = d;
+        if (d <= limit && d < *best) {
+            *best = d;
             nearest = *names;
         }
     }
     return nearest;
+}
+
+const char *ps_nearest(const char *word, const char *const *names)
+{
+    size_t best = SIZE_MAX;
+    return ps_nearest_distance(word, names, &best);
 }
 
 const char *ps_join(const char *const *names, char *out, size_t out_size)

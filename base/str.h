@@ -39,6 +39,9 @@ PS_MUST_CHECK enum ps_status ps_parse_bool(const char *text,
  * case; NULL when none is near (distance above a third of the word's length, at least 2).
  */
 const char *ps_nearest(const char *word, const char *const *names);
+/* For lists in pieces: only a name nearer than *best counts, which is lowered then; begin
+ * with SIZE_MAX. */
+const char *ps_nearest_distance(const char *word, const char *const *names, size_t *best);
 /* "a, b, c" of a NULL-terminated list, into 'out'.  Returns 'out'. */
 const char *ps_join(const char *const *names, char *out, size_t out_size);
 /* strdup that returns NULL on NULL. */
