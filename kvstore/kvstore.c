@@ -41,14 +41,18 @@ enum ps_status ps_kvstore_create(const struct ps_kvstore_options *options,
     }
     (void)snprintf(store->name, sizeof(store->name), "%s", name);
     ps_mutex_init(&store->mutex);
-    enum ps_status status = store->ops->open(store, err);
-    if (status != PS_OK) {
-        ps_mutex_fini(&store->mutex);
-        free(store);
-        return status;
+    enum ps_status status = PS_OK;
+    if (store->engine != NULL) {
+        PS_TRY_GOTO(status, ps_kvstore_tensors_open(store), free_store);
     }
+    PS_TRY_GOTO(status, store->ops->open(store, err), free_store);
     *store_out = store;
     return PS_OK;
+free_store:
+    ps_pool_destroy(store->tensor_ops);
+    ps_mutex_fini(&store->mutex);
+    free(store);
+    return status;
 }
 
 static void free_key(struct ps_kvstore *store, struct ps_kv_key *key)
@@ -76,6 +80,7 @@ void ps_kvstore_destroy(struct ps_kvstore *store)
     }
     ps_strmap_fini(&store->keys);
     ps_mutex_unlock(&store->mutex);
+    ps_pool_destroy(store->tensor_ops);
     ps_mutex_fini(&store->mutex);
     free(store->impl);
     free(store);
@@ -208,7 +213,9 @@ static enum ps_status check_request(const struct ps_kv_key *key,
 enum ps_status ps_kvstore_submit(struct ps_kvstore *store, struct ps_kv_request *request)
 {
     struct ps_kv_key *key = NULL;
-    request->error = (struct ps_error){.status = PS_OK};
+    if (request->upstream == PS_OK) { /* else it holds the words of the ABORT vote */
+        request->error = (struct ps_error){.status = PS_OK};
+    }
     PS_TRY(find_key(store, request->key, &key, &request->error));
     PS_TRY(check_request(key, request, &request->error));
     return store->ops->submit(store, key, request);

@@ -113,6 +113,8 @@ PS_MUST_CHECK enum ps_status ps_kvstore_call(struct ps_kvstore *store,
 
 /* ---- tensor calls (need an engine) ---- */
 
+#define PS_KV_TENSORS_MAX 64 /* on each side of one call: local devices */
+
 /* Pushes one engine op: reads 'grads' (one tensor a local device), writes 'weights'.
  * Either may be empty (count 0): push only, pull only.  Aliasing allowed.  Errors of the
  * arguments come at once, later ones on the weights' variables. */

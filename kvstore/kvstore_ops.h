@@ -6,6 +6,7 @@
 #define PENSTOCK_KVSTORE_KVSTORE_OPS_H
 
 #include "base/map.h"
+#include "base/mem.h"
 #include "base/thread.h"
 #include "kvstore/kvstore.h"
 
@@ -52,7 +53,11 @@ struct ps_kvstore {
     struct ps_mutex mutex;                      /* guards the table */
     struct ps_strmap keys PS_GUARDED_BY(mutex); /* "17" or name -> struct ps_kv_key * */
     int key_kind PS_GUARDED_BY(mutex);          /* 0 none yet, 1 numbers, 2 names */
+    struct ps_pool *tensor_ops;                 /* tensors.c's; NULL without an engine */
     void *impl;
 };
+
+/* tensors.c */
+PS_MUST_CHECK enum ps_status ps_kvstore_tensors_open(struct ps_kvstore *store);
 
 #endif

@@ -5,11 +5,10 @@
 #include "kvstore/reduce.h"
 
 #include "base/mem.h"
-#include "base/str.h"
 #include "kernels/optimizer.h"
 #include "kernels/reduce.h"
+#include "kvstore/optimizer_text.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -273,44 +272,13 @@ static enum ps_status local_submit(struct ps_kvstore *store, struct ps_kv_key *k
 
 /* ---- optimizer ---- */
 
-static enum ps_status set_pairs(struct ps_optimizer *optimizer, const char *hyper,
-                                struct ps_error *err)
-{
-    struct ps_str text = {0};
-    ps_str_printf(&text, "%s", hyper);
-    if (text.failed) {
-        ps_str_fini(&text);
-        return ps_error_set(err, PS_ENOMEM, "optimizer: out of memory");
-    }
-    enum ps_status status = PS_OK;
-    char *next = text.data;
-    while (next != NULL && *next != '\0' && status == PS_OK) {
-        char *pair = next;
-        next = strchr(pair, ',');
-        if (next != NULL) {
-            *next++ = '\0';
-        }
-        char *value = strchr(pair, '=');
-        if (value == NULL) {
-            status = ps_error_set(err, PS_EINVAL,
-                                  "hyper-parameter \"%s\": name=value is accepted", pair);
-            break;
-        }
-        *value++ = '\0';
-        status = ps_optimizer_set(optimizer, pair, value, err);
-    }
-    ps_str_fini(&text);
-    return status;
-}
-
 static enum ps_status local_set_optimizer(struct ps_kvstore *store, const char *name,
                                           const char *hyper, bool multi_precision,
                                           struct ps_error *err)
 {
     struct local_store *local = store->impl;
     struct ps_optimizer optimizer;
-    PS_TRY(ps_optimizer_init(name, &optimizer, err));
-    PS_TRY(set_pairs(&optimizer, hyper, err));
+    PS_TRY(ps_optimizer_from_text(name, hyper, &optimizer, err));
     ps_mutex_lock(&local->mutex);
     if (memcmp(&optimizer, &local->optimizer, sizeof(optimizer)) != 0 ||
         multi_precision != local->multi_precision) {
@@ -335,7 +303,7 @@ static enum ps_status local_set_hyper(struct ps_kvstore *store, const char *hype
             ps_error_set(err, PS_EINVAL, "store %s has no optimizer: set_optimizer first",
                          store->name);
     } else {
-        status = set_pairs(&optimizer, hyper, err);
+        status = ps_optimizer_set_text(&optimizer, hyper, err);
     }
     if (status == PS_OK) {
         local->optimizer = optimizer;
