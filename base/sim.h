@@ -1,6 +1,7 @@
 /* The simulated world: every loop of a cluster on one thread, in virtual time.
  *
- * At each step the world picks, with its seed, one of the loops that have something ready
+ * Every step takes 100 ns of virtual time, so that tasks that post each other for ever meet
+ * the deadlines too.  At each step the world picks, with its seed, one of the loops that have something ready
  * and runs that loop's next task; when none has, time jumps to the next timer.  Each step
  * is folded into the trace hash (time, loop name, task label), so the same seed gives the
  * same hash. User programs that wait (ps_event_wait, ps_driver_sleep) run as *programs*
@@ -26,14 +27,19 @@ uint64_t ps_sim_now_ns(const struct ps_sim *sim);
 void ps_sim_trace(struct ps_sim *sim, const char *label, uint64_t a, uint64_t b);
 
 /* Loops and programs created from now on belong to node 'name' (copied); NULL = to
- * nobody. */
+ * nobody.  What a running program or handler creates belongs to its own node. */
 void ps_sim_enter_node(struct ps_sim *sim, const char *name);
-/* The node never runs again.  A program of that node that is running is switched away
- * from and never resumed.  Allowed from inside a handler of that very node. */
+/* The node never runs again.  Called by a program or a handler of that very node, it does not
+ * return: the world switches away and never comes back (only a handler that another
+ * handler's wait pumps is left to return).  What it holds, its stack too, stays until the
+ * simulation is destroyed.  Entering the name again begins a new life of the node. */
 void ps_sim_kill_node(struct ps_sim *sim, const char *name);
 bool ps_sim_node_is_killed(const struct ps_sim *sim, const char *name);
+/* The node of the program or handler that is running; NULL between steps and for those that
+ * belong to nobody. */
+const char *ps_sim_running_node(const struct ps_sim *sim);
 
-/* Runs 'fn(arg)' as a program on its own stack (256 KiB); it starts at the next run. */
+/* Runs 'fn(arg)' as a program on its own stack (1 MiB); it starts at the next run. */
 PS_MUST_CHECK enum ps_status ps_sim_spawn(struct ps_sim *sim, const char *name,
                                           void (*fn)(void *arg), void *arg);
 /* Runs until every program has ended (or was killed).  Errors: PS_ETIMEDOUT when
