@@ -334,6 +334,11 @@ int ps_cmd_launch(int argc, char **argv)
     }
     PS_TRY_GOTO(status, status, failed);
     PS_TRY_GOTO(status, check_args(&args, operand < argc, &err), failed);
+    if (args.p3) {
+        fprintf(stderr,
+                "penstock launch: note: --p3 changes nothing: pushes are always cut in "
+                "chunks and sent by priority\n");
+    }
     code = PS_EXIT_CONFIG;
     PS_TRY_GOTO(status, apply_settings(&args, &err), failed);
     code = PS_EXIT_USAGE;

@@ -1,11 +1,12 @@
-/* Runs a fuzz target without libFuzzer: every file of the given folders once, then MUTATIONS
- * changed copies of each, from a seed that depends on the file's bytes only, so that a failure
- * repeats.  The same LLVMFuzzerTestOneInput is driven by libFuzzer in a PENSTOCK_FUZZ build.
+/* Runs a fuzz target without libFuzzer: every file of the given folders once, then
+ * MUTATIONS changed copies of each, from a seed that depends on the file's bytes only, so
+ * that a failure repeats.  The same LLVMFuzzerTestOneInput is driven by libFuzzer in a
+ * PENSTOCK_FUZZ build.
  *
  *   x_fuzz [--mutations N] FOLDER|FILE ...
  *
- * The input of a crash is the last one announced: the file and the mutation's number are written to
- * the standard error before a mutation runs when --verbose is given. */
+ * The input of a crash is the last one announced: the file and the mutation's number are
+ * written to the standard error before a mutation runs when --verbose is given. */
 #include "base/rng.h"
 #include "base/str.h"
 
@@ -28,8 +29,8 @@ struct replay {
     size_t files, runs;
 };
 
-/* A copy of exactly 'size' bytes on the heap, so that a sanitizer sees the first byte read too
- * far. */
+/* A copy of exactly 'size' bytes on the heap, so that a sanitizer sees the first byte
+ * read too far. */
 static bool run_once(struct replay *replay, const uint8_t *data, size_t size)
 {
     uint8_t *copy = malloc(size ? size : 1);
@@ -45,10 +46,12 @@ static bool run_once(struct replay *replay, const uint8_t *data, size_t size)
     return true;
 }
 
-/* One to four small changes: a flipped bit, an extreme byte or word, a cut, a repeated run. */
+/* One to four small changes: a flipped bit, an extreme byte or word, a cut, a repeated
+ * run. */
 static size_t mutate(struct ps_rng *rng, uint8_t *data, size_t size, size_t capacity)
 {
-    static const uint8_t extremes[] = {0x00, 0x01, 0x7f, 0x80, 0xfe, 0xff, '0', '"', '{', '\n'};
+    static const uint8_t extremes[] = {0x00, 0x01, 0x7f, 0x80, 0xfe,
+                                       0xff, '0',  '"',  '{',  '\n'};
     uint64_t changes = 1 + ps_rng_below(rng, 4);
 
     for (uint64_t i = 0; i < changes; i++) {
@@ -108,7 +111,8 @@ static bool replay_bytes(struct replay *replay, const char *name, const uint8_t 
         }
         size_t changed = mutate(&rng, work, size, capacity);
         if (replay->verbose) {
-            fprintf(stderr, "%s mutation %llu size %zu\n", name, (unsigned long long)i, changed);
+            fprintf(stderr, "%s mutation %llu size %zu\n", name, (unsigned long long)i,
+                    changed);
         }
         if (!run_once(replay, work, changed)) {
             free(work);
@@ -206,7 +210,8 @@ int main(int argc, char **argv)
             ok = replay_file(&replay, argv[i], info.st_size);
         }
     }
-    /* The empty input, which corpora tend to forget; NULL is not passed, as with libFuzzer. */
+    /* The empty input, which corpora tend to forget; NULL is not passed, as with
+     * libFuzzer. */
     ok = ok && replay_bytes(&replay, "(empty)", (const uint8_t *)"", 0);
     printf("%zu files, %zu runs: %s\n", replay.files, replay.runs, ok ? "ok" : "FAILED");
     if (ok && replay.files == 0) {
