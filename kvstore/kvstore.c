@@ -249,6 +249,7 @@ static enum ps_status new_key(const struct ps_kvstore *store,
     key->row.numeric = init->key.name == NULL;
     key->row.kind = PS_KEY_PARAMETER;
     key->row.mode = store->async ? PS_MODE_ASYNC : PS_MODE_SYNC;
+    key->row.reduction = init->reduction;
     key->row.dtype = init->dtype;
     key->row.shape = init->shape;
     key->row.count = (uint64_t)count;

@@ -99,6 +99,9 @@ struct ps_kv_init {
     int dtype;
     struct ps_shape shape;
     const void *data; /* borrowed until return */
+    uint8_t
+        reduction; /* enum ps_key_reduction: what an update sees, the sum or the mean over
+                      the ranks that contributed (one process is one contributor) */
 };
 /* Waits.  Every worker calls it for every key; rank 0's values count; a pull or push by
  * anyone waits for them.  Errors: PS_EINVAL (a key twice in the call: named), PS_EEXIST
@@ -123,10 +126,10 @@ ps_kvstore_pushpull(struct ps_kvstore *store, struct ps_key key,
                     struct ps_tensor *const *grads, uint32_t grad_count,
                     struct ps_tensor *const *weights, uint32_t weight_count, int priority,
                     struct ps_error *err);
-PS_MUST_CHECK enum ps_status ps_kvstore_init_tensors(struct ps_kvstore *store,
-                                                     const struct ps_key *keys,
-                                                     struct ps_tensor *const *values,
-                                                     size_t count, struct ps_error *err);
+PS_MUST_CHECK enum ps_status
+ps_kvstore_init_tensors(struct ps_kvstore *store, const struct ps_key *keys,
+                        struct ps_tensor *const *values, size_t count,
+                        enum ps_key_reduction reduction, struct ps_error *err);
 
 /* ---- the job ---- (these wait) */
 

@@ -160,6 +160,7 @@ free_op:
 enum ps_status ps_kvstore_init_tensors(struct ps_kvstore *store,
                                        const struct ps_key *keys,
                                        struct ps_tensor *const *values, size_t count,
+                                       enum ps_key_reduction reduction,
                                        struct ps_error *err)
 {
     struct ps_kv_init *inits = calloc(count > 0 ? count : 1, sizeof(*inits));
@@ -180,6 +181,7 @@ enum ps_status ps_kvstore_init_tensors(struct ps_kvstore *store,
             .dtype = (int)ps_tensor_dtype(values[i]),
             .shape = *ps_tensor_shape(values[i]),
             .data = data,
+            .reduction = (uint8_t)reduction,
         };
         status = ps_tensor_read(values[i], data, bytes, err);
     }
