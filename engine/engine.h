@@ -91,7 +91,8 @@ struct ps_engine_op {
     void (*start)(void *arg, const struct ps_run *run, struct ps_completion *done);
     void *arg; /* taken: 'release' frees it */
     /* Called once with 'arg' after the operation ran or was skipped, before its
-     * variables are released.  Must not call the engine.  May be NULL. */
+     * variables are handed on.  May release tensors and delete variables; must not push
+     * or wait.  May be NULL. */
     void (*release)(void *arg);
     struct ps_var *const *reads; /* borrows until the push returns */
     size_t read_count;
@@ -147,7 +148,7 @@ uint64_t ps_var_version(const struct ps_var *var);
 
 /* Copies what it needs.  Takes 'op->arg' on PS_OK; on failure it is still yours.  Waits
  * while ENGINE_MAX_INFLIGHT operations are unfinished (not from inside an operation).
- * Errors: PS_EINVAL (an op without a function, a deleted variable, a bad context),
+ * Errors: PS_EINVAL (an op without a function, a bad context),
  * PS_EUNSUPPORTED (a context without a lane here), PS_ENOMEM, PS_EFORK, PS_ECLOSED (the
  * engine is being destroyed). */
 PS_MUST_CHECK enum ps_status ps_engine_push(struct ps_engine *engine,

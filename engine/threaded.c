@@ -1,0 +1,346 @@
+/* The threaded engines: pushes, the inbox, running, completion.  Waits and shutdown are
+ * in threaded_wait.c, lanes in lane.c, who runs where in pooled.c and per_device.c. */
+#include "engine/threaded.h"
+
+#include "base/mem.h"
+#include "base/node.h"
+
+#include <stdlib.h>
+
+/* The lock 'state' is held for some hundred nanoseconds; a try costs about ten. */
+enum { LOCK_TRIES = 100 };
+
+enum { WAKE_BATCH = 8 };
+
+enum ps_status ps_threaded_create(struct ps_engine *engine, struct ps_error *err)
+{
+    struct ps_threaded *threaded = ps_mem_calloc(sizeof(*threaded));
+    if (threaded == NULL) {
+        return ps_error_set(err, PS_ENOMEM, "engine: out of memory");
+    }
+    threaded->max_inflight =
+        (uint64_t)ps_settings_int(engine->node->settings, PS_SET_ENGINE_MAX_INFLIGHT);
+    ps_cond_init(&threaded->all_done);
+    ps_cond_init(&threaded->room);
+    engine->threaded = threaded;
+    return PS_OK;
+}
+
+void ps_threaded_lock(struct ps_engine *engine) PS_NO_THREAD_SAFETY
+{
+    for (int i = 0; i < LOCK_TRIES; i++) {
+        if (ps_mutex_try_lock(&engine->state)) {
+            return;
+        }
+        __builtin_ia32_pause();
+    }
+    ps_mutex_lock(&engine->state);
+}
+
+bool ps_threaded_has_due(struct ps_engine *engine)
+{
+    return engine->due.vars != NULL || engine->due.calls != NULL ||
+           engine->threaded->wake != NULL;
+}
+
+/* Wakes those who wait for the number of unfinished operations to fall. */
+static void check_waiters(struct ps_engine *engine) PS_REQUIRES(engine->state)
+{
+    struct ps_threaded *threaded = engine->threaded;
+    if (threaded->all_waiters == 0 && threaded->room_waiters == 0) {
+        return;
+    }
+    uint64_t pending = atomic_load_explicit(&engine->ticket, memory_order_acquire) -
+                       atomic_load_explicit(&engine->completed, memory_order_relaxed);
+    if (threaded->all_waiters > 0 && pending == 0) {
+        ps_cond_broadcast(&threaded->all_done);
+    }
+    if (threaded->room_waiters > 0 && pending <= ps_threaded_low_water(threaded)) {
+        ps_cond_broadcast(&threaded->room);
+    }
+}
+
+/* Takes up to WAKE_BATCH lanes off the list.  Their links are read under the lock: a lane
+ * whose thread wakes by itself may be linked again at once. */
+static size_t take_wakes(struct ps_threaded *threaded, struct ps_lane *wake[WAKE_BATCH])
+{
+    size_t count = 0;
+    while (threaded->wake != NULL && count < WAKE_BATCH) {
+        wake[count++] = threaded->wake;
+        threaded->wake = threaded->wake->wake_next;
+    }
+    return count;
+}
+
+void ps_threaded_unlock(struct ps_engine *engine)
+{
+    for (;;) {
+        struct ps_lane *wake[WAKE_BATCH];
+        struct ps_due due;
+        size_t wake_count = take_wakes(engine->threaded, wake);
+        bool again = ps_core_due_take(engine, &due) || engine->threaded->wake != NULL;
+        ps_mutex_unlock(&engine->state);
+        for (size_t i = 0; i < wake_count; i++) {
+            ps_cond_signal(&wake[i]->cond);
+        }
+        if (!again) {
+            return;
+        }
+        ps_core_due_run(&due);
+        ps_threaded_lock(engine);
+        ps_core_due_end(engine, &due);
+        check_waiters(engine);
+    }
+}
+
+void ps_threaded_resolve(struct ps_engine *engine)
+{
+    struct ps_threaded *threaded = engine->threaded;
+    uint64_t head = atomic_load_explicit(&threaded->inbox_head, memory_order_relaxed);
+    /* acquire pairs with the pusher's store: the slots before 'tail' are written */
+    uint64_t tail = atomic_load_explicit(&threaded->inbox_tail, memory_order_acquire);
+    if (head == tail) {
+        return;
+    }
+    while (head != tail) {
+        struct ps_block *block = threaded->inbox[head % PS_INBOX_SLOTS];
+        if (tail - head > 3) {
+            const char *ahead =
+                (const char *)threaded->inbox[(head + 3) % PS_INBOX_SLOTS];
+            __builtin_prefetch(ahead, 1);
+            __builtin_prefetch(ahead + PS_CACHE_LINE, 1);
+            __builtin_prefetch(ahead + 2 * PS_CACHE_LINE, 1);
+        }
+        head++;
+        ps_core_enter(engine, block);
+    }
+    /* release: the pusher may use the slots again */
+    atomic_store_explicit(&threaded->inbox_head, head, memory_order_release);
+}
+
+void ps_threaded_ready(struct ps_engine *engine, struct ps_block *block)
+{
+    if (!block->keep_ready) {
+        ps_ready_push(&block->lane->ready, block);
+        ps_lane_wake(engine, block->lane);
+    }
+}
+
+/* ---- running ---- */
+
+static void finish(struct ps_engine *engine, struct ps_block *block,
+                   struct ps_failure *failure) PS_REQUIRES(engine->state)
+{
+    ps_core_leave(engine, block, failure);
+    check_waiters(engine);
+}
+
+/* Whether the operation must not run; '*failure_out' is what its variables then carry. */
+static bool must_skip(struct ps_engine *engine, struct ps_block *block,
+                      struct ps_failure **failure_out) PS_REQUIRES(engine->state)
+{
+    struct ps_failure *failure = NULL;
+    if (block->invalid) {
+        failure = ps_failure_make(engine, block->name, PS_EINVAL,
+                                  "uses a variable that was deleted");
+    } else if (engine->failure_count > 0) {
+        failure = ps_failure_inherited(block);
+    }
+    if (failure != NULL) {
+        ps_failure_hold(failure);
+        block->failure = failure;
+    }
+    *failure_out = failure;
+    return engine->skipping || block->invalid || (failure != NULL && !block->no_skip);
+}
+
+static void run_sync(struct ps_engine *engine, struct ps_block *block,
+                     const struct ps_run *run) PS_REQUIRES(engine->state)
+{
+    struct ps_error error;
+    error.status = PS_OK;
+    error.text[0] = '\0';
+    engine->threaded->running++;
+    ps_threaded_unlock(engine);
+    enum ps_status status = block->run(block->arg, run, &error);
+    if (block->release != NULL) {
+        block->release(block->arg);
+    }
+    ps_threaded_lock(engine);
+    engine->threaded->running--;
+    struct ps_failure *failure = NULL;
+    if (status != PS_OK) {
+        /* an op that saw an error and gives up hands on the root, not a new one */
+        failure = block->failure != NULL
+                      ? block->failure
+                      : ps_failure_make(engine, block->name, status, error.text);
+    }
+    finish(engine, block, failure);
+}
+
+void ps_threaded_run(struct ps_engine *engine, struct ps_block *block)
+{
+    struct ps_failure *failure;
+    bool skip = must_skip(engine, block, &failure);
+    struct ps_run run = {
+        .engine = engine,
+        .context = {.kind = (enum ps_context_kind)block->context_kind,
+                    .id = block->context_id},
+        .stream = NULL,
+        .upstream = failure != NULL ? &failure->error : NULL,
+    };
+    block->state = PS_BLOCK_STARTED;
+    if (skip) {
+        if (block->release != NULL) {
+            ps_threaded_unlock(engine);
+            block->release(block->arg);
+            ps_threaded_lock(engine);
+        }
+        finish(engine, block, failure);
+    } else if (block->run != NULL) {
+        run_sync(engine, block, &run);
+    } else {
+        engine->threaded->async_out++;
+        ps_threaded_unlock(engine);
+        block->start(block->arg, &run, (struct ps_completion *)block);
+        ps_threaded_lock(engine); /* the block may be gone by now */
+    }
+}
+
+void ps_threaded_complete(struct ps_block *block, enum ps_status status, const char *text)
+{
+    struct ps_engine *engine = block->engine;
+    ps_threaded_lock(engine);
+    if (block->state != PS_BLOCK_STARTED) {
+        ps_threaded_unlock(engine);
+        PS_LOG(engine->node->log, ERROR, ENGINE, "op %s completed twice, ignored",
+               block->name);
+        return;
+    }
+    block->state = PS_BLOCK_QUEUED; /* a second completion is refused from here on */
+    if (block->release != NULL) {
+        ps_threaded_unlock(engine);
+        block->release(block->arg);
+        ps_threaded_lock(engine);
+    }
+    engine->threaded->async_out--;
+    struct ps_failure *failure = NULL;
+    if (status != PS_OK) {
+        failure = block->failure != NULL
+                      ? block->failure
+                      : ps_failure_make(engine, block->name, status, text);
+    }
+    finish(engine, block, failure);
+    ps_threaded_unlock(engine);
+}
+
+/* ---- pushing ---- */
+
+/* Waits, without the lock 'push', until few enough operations are unfinished. */
+static void wait_for_room(struct ps_engine *engine) PS_REQUIRES(engine->push)
+{
+    struct ps_threaded *threaded = engine->threaded;
+    for (;;) {
+        uint64_t ticket = atomic_load_explicit(&engine->ticket, memory_order_relaxed);
+        if (ticket - threaded->completed_seen < threaded->max_inflight) {
+            return;
+        }
+        threaded->completed_seen =
+            atomic_load_explicit(&engine->completed, memory_order_acquire);
+        if (ticket - threaded->completed_seen < threaded->max_inflight) {
+            return;
+        }
+        ps_mutex_unlock(&engine->push);
+        ps_threaded_wait_for_room(engine);
+        ps_mutex_lock(&engine->push);
+    }
+}
+
+static void inbox_put(struct ps_engine *engine, struct ps_block *block)
+    PS_REQUIRES(engine->push)
+{
+    struct ps_threaded *threaded = engine->threaded;
+    uint64_t tail = atomic_load_explicit(&threaded->inbox_tail, memory_order_relaxed);
+    if (tail - threaded->inbox_head_seen == PS_INBOX_SLOTS) {
+        threaded->inbox_head_seen =
+            atomic_load_explicit(&threaded->inbox_head, memory_order_acquire);
+    }
+    if (tail - threaded->inbox_head_seen == PS_INBOX_SLOTS) {
+        ps_threaded_lock(engine);
+        ps_threaded_resolve(engine);
+        threaded->inbox_head_seen = tail;
+        ps_threaded_unlock(engine);
+    }
+    threaded->inbox[tail % PS_INBOX_SLOTS] = block;
+    /* seq_cst: see publish_asleep in lane.c */
+    atomic_store_explicit(&threaded->inbox_tail, tail + 1, memory_order_seq_cst);
+}
+
+/* An operation of kind 'async': entered at once, and run here when nothing is in its way.
+ * Takes the locks in order and leaves with neither. */
+static void push_async(struct ps_engine *engine, struct ps_block *block)
+    PS_RELEASE(engine->push)
+{
+    block->keep_ready = true;
+    ps_threaded_lock(engine);
+    ps_threaded_resolve(engine);
+    ps_core_enter(engine, block);
+    block->keep_ready = false;
+    ps_mutex_unlock(&engine->push);
+    if (block->waiting == 0) {
+        bool was_inside = ps_engine_is_inside(engine);
+        ps_engine_set_inside(engine, true);
+        ps_threaded_run(engine, block);
+        ps_engine_set_inside(engine, was_inside);
+    }
+    ps_threaded_unlock(engine);
+}
+
+enum ps_status ps_threaded_push(struct ps_engine *engine, const struct ps_engine_op *op,
+                                struct ps_engine_call *call, ps_route_fn route)
+{
+    struct ps_lane *lane;
+    struct ps_block *block;
+    enum ps_status status = PS_OK;
+    ps_mutex_lock(&engine->push);
+    uint64_t ticket = atomic_load_explicit(&engine->ticket, memory_order_relaxed);
+    if (ticket - engine->threaded->completed_seen >= engine->threaded->max_inflight &&
+        !op->unbounded && !ps_engine_is_inside(engine)) {
+        wait_for_room(engine);
+    }
+    if (engine->closing) {
+        status = PS_ECLOSED;
+        goto unlock;
+    }
+    PS_TRY_GOTO(status, route(engine, op, &lane), unlock);
+    PS_TRY_GOTO(status, ps_block_make(engine, op, call, &block), unlock);
+    block->lane = lane;
+    if (op->kind == PS_ENGINE_ASYNC) {
+        push_async(engine, block);
+        return PS_OK;
+    }
+    inbox_put(engine, block);
+    ps_mutex_unlock(&engine->push);
+    if (atomic_load_explicit(&lane->asleep, memory_order_seq_cst)) {
+        ps_threaded_lock(engine);
+        ps_threaded_resolve(engine);
+        ps_threaded_unlock(engine);
+    }
+    return PS_OK;
+unlock:
+    ps_mutex_unlock(&engine->push);
+    return status;
+}
+
+void ps_threaded_var_delete(struct ps_engine *engine, struct ps_var *var)
+{
+    ps_mutex_lock(&engine->push);
+    /* relaxed: only pushers write it, one at a time */
+    uint64_t ticket = atomic_load_explicit(&engine->ticket, memory_order_relaxed);
+    atomic_store_explicit(&engine->ticket, ticket + 1, memory_order_release);
+    ps_threaded_lock(engine);
+    ps_threaded_resolve(engine);
+    ps_core_delete(engine, var);
+    ps_mutex_unlock(&engine->push);
+    ps_threaded_unlock(engine);
+}

@@ -1,0 +1,117 @@
+/* What the pooled and the per-device engine share: the inbox of pushes, lanes with their
+ * threads, waits.  Private to engine/; the two differ in routing only.
+ *
+ *   pusher ──inbox (ring)──► whoever resolves ──ready queue──► lane thread
+ *
+ * A push fills a block and leaves it in the inbox.  A lane's thread empties the inbox
+ * before it takes its next operation (when its own queue is empty; always, where
+ * priorities count) and before it sleeps, so resolving happens in batches on the core
+ * that will run what becomes ready.  Only when a push finds a sleeping thread in its
+ * operation's lane does the pusher resolve, and wake it. */
+#ifndef PENSTOCK_ENGINE_THREADED_H
+#define PENSTOCK_ENGINE_THREADED_H
+
+#include "engine/engine_ops.h"
+#include "engine/ready_queue.h"
+
+#define PS_INBOX_SLOTS 1024u /* a power of two; a full inbox is emptied by the pusher */
+
+struct ps_lane {
+    /* Read by pushers after they have put something into the inbox: a thread sleeps and
+     * nobody has set out to wake one. */
+    alignas(PS_CACHE_LINE) _Atomic bool asleep;
+    /* under the engine's lock 'state' */
+    alignas(PS_CACHE_LINE) struct ps_ready_queue ready;
+    uint32_t idle; /* threads that sleep, or are about to wake */
+    bool waking;   /* a wake-up is on its way: one at a time, handed on */
+    bool stop;     /* leave when nothing is ready */
+    struct ps_lane *wake_next;
+    struct ps_cond cond;
+    struct ps_engine *engine;
+    struct ps_lane *all_next;
+    struct ps_thread *threads;
+    uint32_t thread_count;
+    char name[16];
+};
+
+/* Lanes by what they are for.  A GPU's three lanes get their columns here when a device
+ * that needs them is built in. */
+struct ps_lane_table {
+    struct ps_lane *cpu[PS_CONTEXT_MAX_ID + 1]; /* made at first use, under 'push' */
+    struct ps_lane *priority;
+    struct ps_lane *pool; /* the pooled engine's only one */
+};
+
+struct ps_threaded {
+    /* the pusher's line, under 'push' */
+    alignas(PS_CACHE_LINE) _Atomic uint64_t inbox_tail;
+    uint64_t inbox_head_seen;
+    uint64_t completed_seen;
+    uint64_t max_inflight;
+    struct ps_lane_table lanes;
+    /* the resolver's, under 'state' */
+    alignas(PS_CACHE_LINE) _Atomic uint64_t inbox_head;
+    struct ps_lane *wake; /* lanes to signal once the lock is free */
+    struct ps_lane *all;  /* every lane */
+    uint32_t running;     /* synchronous operations */
+    uint32_t async_out;   /* asynchronous operations started and not completed */
+    uint32_t all_waiters, room_waiters;
+    struct ps_cond all_done, room;
+    alignas(PS_CACHE_LINE) struct ps_block *inbox[PS_INBOX_SLOTS];
+};
+
+/* ---- lane.c ---- */
+/* A lane with 'thread_count' threads named "name/i".  Errors: PS_ENOMEM, PS_EAGAIN. */
+PS_MUST_CHECK enum ps_status ps_lane_create(struct ps_engine *engine, const char *name,
+                                            uint32_t thread_count, bool by_priority,
+                                            struct ps_lane **lane_out)
+    PS_EXCLUDES(engine->state);
+/* Ends the threads; ready operations are finished (or skipped) first. */
+void ps_lane_join(struct ps_lane *lane);
+/* Joins and frees. */
+void ps_lane_destroy(struct ps_lane *lane);
+/* Notes that one sleeping thread, if any, is to be woken. */
+void ps_lane_wake(struct ps_engine *engine, struct ps_lane *lane)
+    PS_REQUIRES(engine->state);
+
+/* ---- threaded.c ---- */
+PS_MUST_CHECK enum ps_status ps_threaded_create(struct ps_engine *engine,
+                                                struct ps_error *err);
+/* The slots of both engines (struct ps_engine_ops). */
+bool ps_threaded_stop(struct ps_engine *engine);
+void ps_threaded_var_delete(struct ps_engine *engine, struct ps_var *var);
+void ps_threaded_complete(struct ps_block *block, enum ps_status status,
+                          const char *text);
+enum ps_status ps_threaded_wait_var(struct ps_engine *engine, struct ps_var *var,
+                                    struct ps_error *err);
+enum ps_status ps_threaded_wait_all(struct ps_engine *engine, struct ps_error *err);
+void ps_threaded_ready(struct ps_engine *engine, struct ps_block *block)
+    PS_REQUIRES(engine->state);
+void ps_threaded_waiter_ready(struct ps_engine *engine, struct ps_block *block)
+    PS_REQUIRES(engine->state);
+/* Finds the lane of an operation; under 'push'. */
+typedef enum ps_status (*ps_route_fn)(struct ps_engine *engine,
+                                      const struct ps_engine_op *op,
+                                      struct ps_lane **lane_out);
+enum ps_status ps_threaded_push(struct ps_engine *engine, const struct ps_engine_op *op,
+                                struct ps_engine_call *call, ps_route_fn route);
+
+/* ---- threaded_wait.c ---- */
+/* A pusher that waits at the bound is woken when no more than this are unfinished. */
+uint64_t ps_threaded_low_water(const struct ps_threaded *threaded);
+void ps_threaded_wait_for_room(struct ps_engine *engine)
+    PS_EXCLUDES(engine->push, engine->state);
+
+/* For lanes.  lock: spins shortly, then sleeps.  unlock: then does what waited for the
+ * lock to be free (wakes lanes, calls deletion and release functions). */
+void ps_threaded_lock(struct ps_engine *engine) PS_ACQUIRE(engine->state);
+void ps_threaded_unlock(struct ps_engine *engine) PS_RELEASE(engine->state);
+/* Enters everything in the inbox. */
+void ps_threaded_resolve(struct ps_engine *engine) PS_REQUIRES(engine->state);
+/* Whether ps_threaded_unlock would have something to do. */
+bool ps_threaded_has_due(struct ps_engine *engine) PS_REQUIRES(engine->state);
+/* Runs or skips a ready operation; the lock is free meanwhile. */
+void ps_threaded_run(struct ps_engine *engine, struct ps_block *block)
+    PS_REQUIRES(engine->state);
+
+#endif
