@@ -70,7 +70,7 @@ static void write_log(struct ps_launch_job *job, struct ps_launch_child *child,
     }
 }
 
-/* Reads one piece.  False when there is nothing more for now. */
+/* Reads one piece.  False when nothing more is there to be read. */
 static bool read_stream(struct ps_launch_job *job, struct ps_launch_child *child,
                         int which)
 {

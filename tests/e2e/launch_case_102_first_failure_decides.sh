@@ -52,9 +52,14 @@ expect_in err 'no-such-program'
 expect_nobody
 
 # Workers that ignore SIGTERM are killed.
-printf 'trap "" TERM\n[ "$DMLC_WORKER_ID" = 0 ] && exit 4\nwhile :; do sleep 1; done\n' >"$work/worker.sh"
+cat >"$work/worker.sh" <<'JOB'
+[ "$DMLC_WORKER_ID" = 0 ] && sleep 0.5 && exit 4
+trap '' TERM
+while :; do sleep 1; done
+JOB
 printf '%s\n' "$until_done" >"$work/server.sh"
 launch -n 2 -s 1 --same-command -- sh "$work/job.sh"
 expect_code 4
 expect_within 10
+[ "$took" -ge 4 ] || fail "SIGKILL came without a grace"
 expect_nobody
