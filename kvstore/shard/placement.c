@@ -22,6 +22,35 @@ uint64_t ps_chunk_elements(int dtype, uint32_t chunk_bytes)
     return PS_MAX(elements, (uint64_t)PS_CHUNK_QUANTUM);
 }
 
+size_t ps_extent_find(const struct ps_extent *extents, size_t extent_count,
+                      uint64_t first)
+{
+    size_t low = 0, high = extent_count;
+    while (low < high) {
+        size_t mid = low + (high - low) / 2;
+        if (first < extents[mid].first) {
+            high = mid;
+        } else if (first - extents[mid].first >= extents[mid].count) {
+            low = mid + 1;
+        } else {
+            return mid;
+        }
+    }
+    return SIZE_MAX;
+}
+
+uint64_t ps_chunk_find(const struct ps_extent *extent, uint64_t chunk_elements,
+                       uint64_t first, uint64_t count)
+{
+    if (first < extent->first || first - extent->first >= extent->count) {
+        return UINT64_MAX;
+    }
+    uint64_t offset = first - extent->first;
+    bool whole = offset % chunk_elements == 0 &&
+                 count == PS_MIN(chunk_elements, extent->count - offset);
+    return whole ? offset / chunk_elements : UINT64_MAX;
+}
+
 void ps_key_row_fini(struct ps_key_row *row)
 {
     free(row->extents);

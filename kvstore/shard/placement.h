@@ -21,9 +21,10 @@ enum ps_key_mode { PS_MODE_SYNC = 0, PS_MODE_ASYNC = 1 };
 enum ps_key_reduction { PS_REDUCE_SUM = 0, PS_REDUCE_MEAN = 1 };
 
 #define PS_KEY_NAME_BYTES 256
-#define PS_EXTENT_COUNT_MAX (INT64_C(1) << 20) /* elements of one extent of a split key \
-                                                */
-#define PS_CHUNK_QUANTUM 1024                  /* chunks are cut at multiples of this */
+#define PS_EXTENT_COUNT_MAX                                            \
+    (INT64_C(1) << 20)        /* elements of one extent of a split key \
+                               */
+#define PS_CHUNK_QUANTUM 1024 /* chunks are cut at multiples of this */
 
 struct ps_extent {
     uint64_t first; /* element within the key */
@@ -96,5 +97,12 @@ static inline uint64_t ps_chunk_count(uint64_t extent_count, uint64_t chunk_elem
 {
     return (extent_count + chunk_elements - 1) / chunk_elements;
 }
+/* Which of 'extents' (ascending) holds element 'first'; SIZE_MAX when none does. */
+size_t ps_extent_find(const struct ps_extent *extents, size_t extent_count,
+                      uint64_t first);
+/* Which chunk of 'extent' is exactly elements [first, first + count); UINT64_MAX when
+ * none is. */
+uint64_t ps_chunk_find(const struct ps_extent *extent, uint64_t chunk_elements,
+                       uint64_t first, uint64_t count);
 
 #endif
