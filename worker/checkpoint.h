@@ -1,0 +1,20 @@
+/* Checkpoints: <prefix>-symbol.json and <prefix>-%04d.safetensors, the epoch's number + 1
+ * as MXNet counts; parameters under their names. Threads: the trainer's. */
+#ifndef PENSTOCK_WORKER_CHECKPOINT_H
+#define PENSTOCK_WORKER_CHECKPOINT_H
+
+#include "base/node.h"
+#include "worker/replica.h"
+
+PS_MUST_CHECK enum ps_status ps_checkpoint_save(struct ps_node *node, const char *prefix,
+                                                int64_t epoch,
+                                                const struct ps_symbol *symbol,
+                                                const struct ps_replica *replica,
+                                                struct ps_error *err);
+/* Every parameter and auxiliary state of the network must be there with its shape; errors
+ * name the one that is not. */
+PS_MUST_CHECK enum ps_status ps_checkpoint_load(struct ps_node *node, const char *prefix,
+                                                int64_t epoch, struct ps_replica *replica,
+                                                struct ps_error *err);
+
+#endif
