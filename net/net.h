@@ -130,6 +130,8 @@ void ps_net_link_close(struct ps_net_link *link);
 void ps_net_link_set_ctx(struct ps_net_link *link, void *link_ctx);
 void *ps_net_link_ctx(const struct ps_net_link *link);
 const struct ps_hello *ps_net_link_peer(const struct ps_net_link *link);
+/* What the scheduler knows better than the peer's HELLO, once it has registered. */
+void ps_net_link_set_peer(struct ps_net_link *link, uint32_t member, uint32_t rank);
 struct ps_net_end *ps_net_link_end(struct ps_net_link *link);
 /* "server/1 (member 4, pid 812, tcp://127.0.0.1:4411)", for logs and errors. */
 const char *ps_net_link_text(const struct ps_net_link *link);
