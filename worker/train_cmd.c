@@ -203,7 +203,7 @@ static enum ps_status train(struct world *world, const struct flags *f,
 static int complain(const struct ps_error *err, enum ps_exit code)
 {
     (void)fprintf(stderr, "penstock train: %s\n", err->text);
-    return code;
+    return (int)code;
 }
 
 int ps_cmd_train(int argc, char **argv)
