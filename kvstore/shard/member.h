@@ -56,7 +56,10 @@ struct ps_net_link *ps_member_link(struct ps_member *member);
  * Loop. */
 void ps_member_abort(struct ps_member *member, enum ps_status status,
                      uint32_t named_member, const char *text);
-/* Says goodbye: 'done(ctx, status)' on the loop when answered or given up.  Loop. */
+/* Says goodbye: 'done(ctx, status)' on the loop when answered or given up, possibly
+ * before return.  A status other than PS_OK: nobody answered, the scheduler may have
+ * ended; the membership is over all the same and 'failed' is not called any more.  Loop.
+ */
 void ps_member_leave(struct ps_member *member,
                      void (*done)(void *ctx, enum ps_status status), void *ctx);
 
