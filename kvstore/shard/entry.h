@@ -137,7 +137,8 @@ PS_MUST_CHECK enum ps_status ps_entry_init(struct ps_entry *entry,
 void ps_entry_fini(struct ps_entry *entry);
 
 /* One record.  'data' (borrowed, any alignment): the payload, NULL = none (an empty vote;
- * an ABORT's text otherwise, 'size' bytes); 'hold' is the buffer it lies in, NULL = copy.
+ * an ABORT's text otherwise, 'size' bytes); 'hold' is the buffer it lies in, which may be
+ * kept for as long as the value lives, NULL = copy what must be kept.
  * Shape and dtype have been checked.  The ask is answered now or later. */
 void ps_entry_ask(struct ps_entry *entry, struct ps_entry_ask *ask, const void *data,
                   size_t size, struct ps_buf *hold);

@@ -204,6 +204,7 @@ static void answer_all(struct ps_entry *entry, struct ps_round *round,
 static void fail_round(struct ps_entry *entry, struct ps_round *round)
 {
     round->failed = true;
+    ps_merge_forget(round->merge); /* nobody's buffers wait for the votes still missing */
     answer_all(entry, round, round->error.status, round->error.text);
 }
 

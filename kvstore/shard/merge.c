@@ -121,6 +121,17 @@ void ps_merge_reset(struct ps_merge *merge)
     merge->target = NULL;
 }
 
+void ps_merge_forget(struct ps_merge *merge)
+{
+    for (uint32_t i = 0; i < merge->node_count; i++) {
+        struct node *node = &merge->nodes[i];
+        if (node->state == NODE_LEAF || node->state == NODE_PARTIAL) {
+            release_node(merge, node);
+            node->state = NODE_NONE;
+        }
+    }
+}
+
 void ps_merge_destroy(struct ps_merge *merge)
 {
     if (merge == NULL) {

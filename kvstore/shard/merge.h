@@ -42,6 +42,8 @@ PS_MUST_CHECK enum ps_status ps_merge_skip(struct ps_merge *merge, uint32_t rank
  * lies where it is wanted; NULL = wherever.  Keeps a borrow until reset.  The result may
  * still lie elsewhere (ps_merge_result tells). */
 void ps_merge_set_target(struct ps_merge *merge, void *target);
+/* Gives up what has been brought (buffers and partials); who has arrived stays known. */
+void ps_merge_forget(struct ps_merge *merge);
 bool ps_merge_has(const struct ps_merge *merge, uint32_t rank);
 /* All leaves arrived or were skipped. */
 bool ps_merge_complete(const struct ps_merge *merge);
