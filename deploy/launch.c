@@ -30,6 +30,7 @@ struct launch_args {
     bool dry_run, same_command, p3;
     int64_t start_timeout_ms; /* from the option or the setting */
     uint32_t worker_threads;  /* 0 = the user says */
+    char *temp_dir;           /* owned */
 };
 
 static const char *const launchers[] = {"local", "ssh", NULL};
@@ -185,12 +186,18 @@ static enum ps_status apply_settings(struct launch_args *args, struct ps_error *
         bool ipc = strcmp(ps_settings_text(settings, PS_SET_TRANSPORT), "ipc") == 0;
         args->transport = ipc ? "ipc" : "tcp";
     }
+    if (args->port && strcmp(args->transport, "ipc") == 0) {
+        ps_settings_destroy(settings);
+        return ps_error_set(err, PS_EINVAL, "--port %lld: unix sockets have no port",
+                            (long long)args->port);
+    }
     args->start_timeout_ms = args->start_timeout_s
                                  ? args->start_timeout_s * 1000
                                  : ps_settings_int(settings, PS_SET_START_TIMEOUT_MS);
     args->worker_threads = worker_threads(args, settings);
+    args->temp_dir = ps_strdup(ps_settings_text(settings, PS_SET_TMPDIR));
     ps_settings_destroy(settings);
-    return PS_OK;
+    return args->temp_dir ? PS_OK : PS_ENOMEM;
 }
 
 /* mkdir -p */
@@ -221,27 +228,16 @@ static enum ps_status make_dirs(const char *path, struct ps_error *err)
     return PS_OK;
 }
 
-/* The value of a variable of the launcher's own environment, "" when it has none.  TMPDIR
- * is no setting of ours: it is the system's. */
-static const char *temp_dir(void)
-{
-    for (char **item = environ; *item; item++) {
-        if (strncmp(*item, "TMPDIR=/", 8) == 0) {
-            return *item + 7;
-        }
-    }
-    return "/tmp";
-}
-
 /* A directory for unix sockets that nobody else can open: mkdtemp makes it 0700. */
-static enum ps_status make_job_dir(char out[JOB_DIR_BYTES_MAX], struct ps_error *err)
+static enum ps_status make_job_dir(const char *parent, char out[JOB_DIR_BYTES_MAX],
+                                   struct ps_error *err)
 {
-    int size = snprintf(out, JOB_DIR_BYTES_MAX, "%s/penstock-XXXXXX", temp_dir());
+    int size = snprintf(out, JOB_DIR_BYTES_MAX, "%s/penstock-XXXXXX", parent);
     if (size < 0 || size >= JOB_DIR_BYTES_MAX) {
         return ps_error_set(
             err, PS_EADDR,
             "TMPDIR %s: too long for the paths of unix sockets (at most %d bytes)",
-            temp_dir(), JOB_DIR_BYTES_MAX - 17);
+            parent, JOB_DIR_BYTES_MAX - 17);
     }
     if (!mkdtemp(out)) {
         return ps_error_set(err, PS_EIO, "%s: %s", out, strerror(errno));
@@ -305,7 +301,7 @@ static enum ps_status run(const struct launch_args *args, char **command, size_t
         PS_TRY_GOTO(status, make_dirs(args->log_dir, err), done);
     }
     if (ipc) {
-        PS_TRY_GOTO(status, make_job_dir(job_dir, err), done);
+        PS_TRY_GOTO(status, make_job_dir(args->temp_dir, job_dir, err), done);
     }
     struct ps_launch_job_options options = {.plan = plan,
                                             .log_dir = args->log_dir,
@@ -349,6 +345,7 @@ failed:
     fprintf(stderr, "penstock launch: %s\n",
             err.text[0] ? err.text : ps_status_text(status));
 done:
+    free(args.temp_dir);
     free((void *)args.env.items);
     free((void *)args.env_server.items);
     free((void *)args.env_worker.items);

@@ -1,13 +1,15 @@
 /* A running job as the supervisor sees it: processes, phases, deadlines.
  *
- *   starting --address reported--> running --all workers exit 0--> ending --> stopping
- * --> end |                             |  '--exit 76 or 75--> cause --1 s or a better
- * cause--> stopping
- *      '---------- a failure, a signal, the front is gone
- * --------------------------------> stopping
+ *   phase     begins                                   ends
+ *   starting  the scheduler was started                its address was reported
+ *   running   servers and workers were started         every worker exited with 0
+ *   cause     one exited with 76 or 75: lost a peer    1 s later, or a better cause
+ *   ending    every worker exited with 0               all are gone, or 2 s later
+ *   stopping  a failure, a signal, a lost front,       all are gone
+ *             the end of cause or ending
  *
- * launch_rules.c decides, launch_job_linux.c waits and acts on descriptors.  One thread,
- * one poll. */
+ * launch_rules.c decides, launch_job_linux.c waits, launch_member_linux.c has one
+ * process. One thread, one poll. */
 #ifndef PENSTOCK_DEPLOY_LAUNCH_JOB_H
 #define PENSTOCK_DEPLOY_LAUNCH_JOB_H
 
@@ -20,14 +22,12 @@
 
 /* Milliseconds.  After a signal everything must be gone within 5 s, after a failure
  * within 10 s. */
-#define PS_LAUNCH_END_MS \
-    2000 /* servers and scheduler end by themselves after the workers */
-#define PS_LAUNCH_CAUSE_MS 1000 /* a lost peer's cause may be about to end too */
-#define PS_LAUNCH_STOP_MS 5000  /* SIGTERM to SIGKILL, after a failure or at the end */
+#define PS_LAUNCH_END_MS 2000       /* servers and scheduler end by themselves */
+#define PS_LAUNCH_CAUSE_MS 1000     /* a lost peer's cause may be about to end too */
+#define PS_LAUNCH_STOP_MS 5000      /* SIGTERM to SIGKILL: a failure, or the end */
 #define PS_LAUNCH_INTERRUPT_MS 2000 /* the user's signal to SIGTERM */
-#define PS_LAUNCH_HURRY_MS \
-    1500 /* SIGTERM to SIGKILL, after a signal or the front's death */
-#define PS_LAUNCH_SWEEP_MS 300 /* for grandchildren that outlive their parents */
+#define PS_LAUNCH_HURRY_MS 1500     /* SIGTERM to SIGKILL: a signal, a lost front */
+#define PS_LAUNCH_SWEEP_MS 300      /* for grandchildren that outlive their parents */
 
 /* Borrows everything. */
 struct ps_launch_job_options {
@@ -103,11 +103,21 @@ void ps_launch_report(struct ps_launch_job *job);
 void ps_launch_say(struct ps_launch_job *job, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* ---- launch_job_linux.c: what the rules do with ---- */
+/* ---- launch_member_linux.c: one process ---- */
 /* Starts a process; on failure the job fails with 127 or 126 and false comes back. */
 bool ps_launch_child_start(struct ps_launch_job *job, struct ps_launch_child *child);
+/* Reads one piece of a stream.  False when nothing more is there to be read. */
+bool ps_launch_child_read(struct ps_launch_job *job, struct ps_launch_child *child,
+                          int which);
+/* Reads what an ended process left in its pipes, without waiting for grandchildren that
+ * still write. */
+void ps_launch_child_drain(struct ps_launch_job *job, struct ps_launch_child *child);
+/* Closes its pipes; a last line without its end is passed on. */
+void ps_launch_child_close(struct ps_launch_job *job, struct ps_launch_child *child);
 /* To the process groups of all that run. */
 void ps_launch_signal_groups(struct ps_launch_job *job, int signal);
+
+/* ---- launch_job_linux.c ---- */
 uint64_t ps_launch_after(uint32_t ms); /* a deadline from now */
 
 #endif

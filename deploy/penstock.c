@@ -1,5 +1,6 @@
 /* The `penstock` executable: only the table from subcommand to the function of the room
  * that owns it. Everything else is in the rooms. */
+#include "base/commands.h"
 #include "base/options.h"
 #include "base/str.h"
 #include "base/util.h"
@@ -9,9 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#if PENSTOCK_HAVE_SETTINGS
-#include "base/commands.h"
-#endif
 #if PENSTOCK_HAVE_SCHEDULER
 #include "scheduler/commands.h"
 #endif
@@ -41,9 +39,7 @@ static const struct subcommand subcommands[] = {
     {"scheduler", ps_cmd_scheduler, "run the scheduler of a job"},
     {"status", ps_cmd_status, "ask a running scheduler about its job"},
 #endif
-#if PENSTOCK_HAVE_SETTINGS
     {"settings", ps_cmd_settings, "print every setting with its value and meaning"},
-#endif
     {"version", ps_cmd_version, "print versions of this program and its libraries"},
     {NULL, NULL, NULL}};
 
