@@ -134,7 +134,10 @@ int penstock_pushpull_many(penstock_store *store, penstock_key key,
     }
     status = ps_kvstore_submit(store->store, &request->kv);
     if (status == PS_OK && request_out == NULL) {
-        (void)ps_event_wait(&request->event, PS_NEVER); /* it has a deadline of its own */
+        status = ps_event_wait(&request->event, PS_NEVER); /* it has a deadline of its own */
+        if (status != PS_OK) {
+            return status; /* the store still has it */
+        }
         status = request->kv.error.status;
     } else if (status == PS_OK) {
         return PS_OK;
@@ -225,7 +228,9 @@ void penstock_request_free(penstock_request *request)
     if (request == NULL) {
         return;
     }
-    (void)ps_event_wait(&request->event, PS_NEVER);
+    if (ps_event_wait(&request->event, PS_NEVER) != PS_OK) {
+        return; /* the store still has it */
+    }
     if (request->queue != NULL) {
         ps_mutex_lock(&request->queue->mutex);
         ps_list_remove(&request->node);
