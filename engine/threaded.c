@@ -20,6 +20,7 @@ enum ps_status ps_threaded_create(struct ps_engine *engine, struct ps_error *err
     }
     threaded->max_inflight =
         (uint64_t)ps_settings_int(engine->node->settings, PS_SET_ENGINE_MAX_INFLIGHT);
+    threaded->look_polls = ps_cpu_count() > 1 ? PS_LANE_POLLS : 0;
     ps_cond_init(&threaded->all_done);
     ps_cond_init(&threaded->room);
     engine->threaded = threaded;

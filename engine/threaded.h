@@ -14,16 +14,19 @@
 #include "engine/engine_ops.h"
 #include "engine/ready_queue.h"
 
+#define PS_LANE_POLLS 64u    /* how often an idle thread looks before it sleeps */
 #define PS_INBOX_SLOTS 1024u /* a power of two; a full inbox is emptied by the pusher */
 
 struct ps_lane {
     /* Read by pushers after they have put something into the inbox: a thread sleeps and
      * nobody has set out to wake one. */
     alignas(PS_CACHE_LINE) _Atomic bool asleep;
+    _Atomic bool called; /* something became ready while a thread looked around */
     /* under the engine's lock 'state' */
     alignas(PS_CACHE_LINE) struct ps_ready_queue ready;
     uint32_t idle; /* threads that sleep, or are about to wake */
     bool waking;   /* a wake-up is on its way: one at a time, handed on */
+    bool looking;  /* a thread looks around before it sleeps: one at a time */
     bool stop;     /* leave when nothing is ready */
     struct ps_lane *wake_next;
     struct ps_cond cond;
@@ -48,6 +51,7 @@ struct ps_threaded {
     uint64_t inbox_head_seen;
     uint64_t completed_seen;
     uint64_t max_inflight;
+    uint32_t look_polls; /* constant; see lane.c */
     struct ps_lane_table lanes;
     /* the resolver's, under 'state' */
     alignas(PS_CACHE_LINE) _Atomic uint64_t inbox_head;
