@@ -1,0 +1,259 @@
+/* Binding from shapes alone, and again for other shapes. */
+#include "engine/graph/executor.h"
+
+#include "base/rng.h"
+#include "engine/graph/exec_core.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The tensors of a binding while they are made. */
+struct made {
+    struct ps_tensor **arguments, **gradients, **auxiliaries;
+    enum ps_grad_req *reqs;
+    size_t argument_count, auxiliary_count;
+};
+
+static void made_fini(struct made *made)
+{
+    for (size_t i = 0; i < made->argument_count; i++) {
+        ps_tensor_release(made->arguments == NULL ? NULL : made->arguments[i]);
+        ps_tensor_release(made->gradients == NULL ? NULL : made->gradients[i]);
+    }
+    for (size_t i = 0; made->auxiliaries != NULL && i < made->auxiliary_count; i++) {
+        ps_tensor_release(made->auxiliaries[i]);
+    }
+    free(made->arguments);
+    free(made->gradients);
+    free(made->auxiliaries);
+    free(made->reqs);
+}
+
+static enum ps_status made_init(struct made *made, const struct ps_graph *graph)
+{
+    *made = (struct made){
+        .arguments = calloc(graph->argument_count + 1, sizeof(struct ps_tensor *)),
+        .gradients = calloc(graph->argument_count + 1, sizeof(struct ps_tensor *)),
+        .auxiliaries = calloc(graph->auxiliary_count + 1, sizeof(struct ps_tensor *)),
+        .reqs = calloc(graph->argument_count + 1, sizeof(enum ps_grad_req)),
+        .argument_count = graph->argument_count,
+        .auxiliary_count = graph->auxiliary_count};
+    return made->arguments == NULL || made->gradients == NULL ||
+                   made->auxiliaries == NULL || made->reqs == NULL
+               ? PS_ENOMEM
+               : PS_OK;
+}
+
+static const struct ps_graph_entry *entry_of(const struct ps_graph *graph, uint32_t node)
+{
+    return &graph->entries[graph->nodes[node].first_entry];
+}
+
+/* A tensor for 'entry', zero. */
+static enum ps_status make_zero(const struct ps_bind_options *options,
+                                const struct ps_graph_entry *entry,
+                                struct ps_tensor **out)
+{
+    PS_TRY(ps_tensor_create(options->engine, options->context, entry->dtype,
+                            &entry->shape, out));
+    return ps_tensor_fill(*out, 0.0);
+}
+
+static bool listed(const char *const *names, const char *name)
+{
+    for (size_t i = 0; names != NULL && names[i] != NULL; i++) {
+        if (strcmp(names[i], name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static enum ps_status make_tensors(const struct ps_graph *graph,
+                                   const struct ps_bind_options *options,
+                                   const struct ps_simple_bind *bind, struct made *made)
+{
+    for (size_t i = 0; i < graph->argument_count; i++) {
+        const struct ps_graph_node *node = &graph->nodes[graph->arguments[i]];
+        const struct ps_graph_entry *entry = entry_of(graph, graph->arguments[i]);
+        PS_TRY(make_zero(options, entry, &made->arguments[i]));
+        made->reqs[i] = listed(bind->no_gradient, node->name) ? PS_GRAD_NULL : bind->req;
+        if (made->reqs[i] != PS_GRAD_NULL) {
+            PS_TRY(make_zero(options, entry, &made->gradients[i]));
+        }
+    }
+    for (size_t i = 0; i < graph->auxiliary_count; i++) {
+        PS_TRY(make_zero(options, entry_of(graph, graph->auxiliaries[i]),
+                         &made->auxiliaries[i]));
+    }
+    return PS_OK;
+}
+
+static enum ps_status bind_made(const struct ps_bind_options *options,
+                                struct ps_graph *graph, const struct made *made,
+                                struct ps_executor **executor_out, struct ps_error *err)
+{
+    struct ps_exec_inputs inputs = {.arguments = made->arguments,
+                                    .gradients = made->gradients,
+                                    .reqs = made->reqs,
+                                    .auxiliaries = made->auxiliaries};
+    return ps_executor_over(options, graph, &inputs, executor_out, err);
+}
+
+enum ps_status ps_executor_simple_bind(struct ps_symbol *symbol,
+                                       const struct ps_bind_options *options,
+                                       const struct ps_simple_bind *bind,
+                                       struct ps_executor **executor_out,
+                                       struct ps_error *err)
+{
+    struct ps_graph graph = {0};
+    struct made made = {0};
+    enum ps_status status;
+    PS_TRY_GOTO(status, ps_graph_make(symbol, &graph), out);
+    for (size_t i = 0; i < bind->shape_count; i++) {
+        PS_TRY_GOTO(
+            status,
+            ps_graph_set_shape(&graph, bind->shapes[i].name, &bind->shapes[i].shape, err),
+            out);
+    }
+    for (size_t i = 0; i < bind->dtype_count; i++) {
+        PS_TRY_GOTO(
+            status,
+            ps_graph_set_dtype(&graph, bind->dtypes[i].name, bind->dtypes[i].dtype, err),
+            out);
+    }
+    PS_TRY_GOTO(status, ps_graph_infer_shapes(&graph, err), out);
+    PS_TRY_GOTO(status, ps_graph_default_dtypes(&graph, err), out);
+    PS_TRY_GOTO(status, ps_graph_check_known(&graph, err), out);
+    PS_TRY_GOTO(status, made_init(&made, &graph), out);
+    PS_TRY_GOTO(status, make_tensors(&graph, options, bind, &made), out);
+    status = bind_made(options, &graph, &made, executor_out, err);
+out:
+    made_fini(&made);
+    ps_graph_fini(&graph);
+    return status;
+}
+
+/* ---- reshape ---- */
+
+struct reshape {
+    struct ps_executor *from;
+    const struct ps_named_shape *shapes;
+    size_t shape_count;
+    bool partial, up_sizing;
+};
+
+static bool named(const struct reshape *reshape, const char *name)
+{
+    for (size_t i = 0; i < reshape->shape_count; i++) {
+        if (strcmp(reshape->shapes[i].name, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* 'old' seen with the entry's shape: itself, its first bytes, or new memory. */
+static enum ps_status reshape_tensor(const struct reshape *reshape, const char *name,
+                                     const struct ps_graph_entry *entry,
+                                     struct ps_tensor *old, struct ps_tensor **out,
+                                     struct ps_error *err)
+{
+    if (ps_shape_equal(ps_tensor_shape(old), &entry->shape)) {
+        *out = ps_tensor_retain(old);
+        return PS_OK;
+    }
+    char have[PS_SHAPE_TEXT_BYTES], want[PS_SHAPE_TEXT_BYTES];
+    ps_shape_text(ps_tensor_shape(old), have);
+    ps_shape_text(&entry->shape, want);
+    if (!reshape->partial && !named(reshape, name)) {
+        return ps_error_set(err, PS_ESHAPE,
+                            "reshape: %s would go from %.64s to %.64s; name it or allow "
+                            "partial shaping",
+                            name, have, want);
+    }
+    if (ps_shape_count(&entry->shape) <= ps_tensor_count(old)) {
+        return ps_tensor_at(old, 0, entry->dtype, &entry->shape, out);
+    }
+    if (!reshape->up_sizing) {
+        return ps_error_set(err, PS_ERANGE,
+                            "reshape: %s would grow from %.64s to %.64s; allow up-sizing",
+                            name, have, want);
+    }
+    return make_zero(&reshape->from->core->options, entry, out);
+}
+
+static enum ps_status reshape_tensors(const struct reshape *reshape,
+                                      const struct ps_graph *graph, struct made *made,
+                                      struct ps_error *err)
+{
+    const struct ps_executor *from = reshape->from;
+    for (size_t i = 0; i < graph->argument_count; i++) {
+        const char *name = from->argument_names.names[i];
+        const struct ps_graph_entry *entry = entry_of(graph, graph->arguments[i]);
+        PS_TRY(reshape_tensor(reshape, name, entry, from->arguments[i],
+                              &made->arguments[i], err));
+        made->reqs[i] = from->reqs[i];
+        if (made->reqs[i] != PS_GRAD_NULL) {
+            PS_TRY(reshape_tensor(reshape, name, entry, from->gradients[i],
+                                  &made->gradients[i], err));
+        }
+    }
+    for (size_t i = 0; i < graph->auxiliary_count; i++) {
+        PS_TRY(reshape_tensor(reshape, from->auxiliary_names.names[i],
+                              entry_of(graph, graph->auxiliaries[i]),
+                              from->auxiliaries[i], &made->auxiliaries[i], err));
+    }
+    return PS_OK;
+}
+
+/* Types stay as they are; shapes come from what is named. */
+static enum ps_status reshape_graph(const struct reshape *reshape, struct ps_graph *graph,
+                                    struct ps_error *err)
+{
+    const struct ps_executor *from = reshape->from;
+    for (size_t i = 0; i < reshape->shape_count; i++) {
+        PS_TRY(ps_graph_set_shape(graph, reshape->shapes[i].name,
+                                  &reshape->shapes[i].shape, err));
+    }
+    for (size_t i = 0; i < graph->argument_count; i++) {
+        graph->entries[graph->nodes[graph->arguments[i]].first_entry].dtype =
+            ps_tensor_dtype(from->arguments[i]);
+    }
+    for (size_t i = 0; i < graph->auxiliary_count; i++) {
+        graph->entries[graph->nodes[graph->auxiliaries[i]].first_entry].dtype =
+            ps_tensor_dtype(from->auxiliaries[i]);
+    }
+    PS_TRY(ps_graph_infer_shapes(graph, err));
+    PS_TRY(ps_graph_infer_dtypes(graph, err));
+    return ps_graph_check_known(graph, err);
+}
+
+enum ps_status ps_executor_reshape(struct ps_executor *executor,
+                                   const struct ps_named_shape *shapes,
+                                   size_t shape_count, bool partial, bool up_sizing,
+                                   struct ps_executor **executor_out,
+                                   struct ps_error *err)
+{
+    struct reshape reshape = {.from = executor,
+                              .shapes = shapes,
+                              .shape_count = shape_count,
+                              .partial = partial,
+                              .up_sizing = up_sizing};
+    struct ps_graph graph = {0};
+    struct made made = {0};
+    enum ps_status status;
+    PS_TRY_GOTO(status, ps_graph_make(executor->core->graph.symbol, &graph), out);
+    PS_TRY_GOTO(status, reshape_graph(&reshape, &graph, err), out);
+    PS_TRY_GOTO(status, made_init(&made, &graph), out);
+    PS_TRY_GOTO(status, reshape_tensors(&reshape, &graph, &made, err), out);
+    struct ps_bind_options options = executor->core->options;
+    options.shared = executor;
+    /* not the parent's dropout masks once more */
+    options.seed = ps_hash_u64(options.seed + ++executor->reshapes);
+    status = bind_made(&options, &graph, &made, executor_out, err);
+out:
+    made_fini(&made);
+    ps_graph_fini(&graph);
+    return status;
+}

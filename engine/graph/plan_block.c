@@ -1,0 +1,177 @@
+/* Blocks: a group takes a block that an earlier one freed, or a new one.
+ *
+ * A free block of F bytes may serve a request of q bytes iff floor(q/R) <= F <= q*R.
+ * Preferred is the smallest F >= q, else the largest F < q, which then grows to q.  R is
+ * swept over 1, 2, 4, ... up to the limit, and the limit itself; the fewest bytes win,
+ * the smaller range where equal.  R = 0: freed blocks are not used again. */
+#include "engine/graph/plan_memory.h"
+
+#include "base/util.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* One trial; arrays have room for a block per group. */
+struct trial {
+    uint32_t *block; /* per group */
+    size_t *bytes;   /* per block */
+    size_t block_count;
+    uint32_t *free_blocks; /* in the order they were freed */
+    size_t free_count;
+    size_t total;
+};
+
+/* Groups by the step at which they begin and end: the first of each list and the next. */
+struct schedule {
+    uint32_t *starts, *ends;         /* per step */
+    uint32_t *next_start, *next_end; /* per group */
+};
+
+static void take(struct trial *trial, size_t at)
+{
+    trial->free_count--;
+    memmove(trial->free_blocks + at, trial->free_blocks + at + 1,
+            (trial->free_count - at) * sizeof(trial->free_blocks[0]));
+}
+
+static uint32_t request(struct trial *trial, size_t need, size_t range)
+{
+    size_t low = range == 0 ? 0 : need / range;
+    size_t high = need;
+    if (!ps_mul_size(need, range, &high)) {
+        high = SIZE_MAX;
+    }
+    size_t best = SIZE_MAX;
+    for (size_t i = 0; range > 0 && i < trial->free_count; i++) {
+        size_t size = trial->bytes[trial->free_blocks[i]];
+        if (size < low || size > high) {
+            continue;
+        }
+        size_t have = best == SIZE_MAX ? 0 : trial->bytes[trial->free_blocks[best]];
+        bool fits = size >= need, had = have >= need;
+        if (best == SIZE_MAX || (fits && (!had || size < have)) ||
+            (!fits && !had && size > have)) {
+            best = i;
+        }
+    }
+    if (best == SIZE_MAX) {
+        uint32_t made = (uint32_t)trial->block_count++;
+        trial->bytes[made] = need;
+        return made;
+    }
+    uint32_t block = trial->free_blocks[best];
+    take(trial, best);
+    trial->bytes[block] = PS_MAX(trial->bytes[block], need);
+    return block;
+}
+
+/* The groups that begin at one step, largest first, in the order of their numbers where
+ * equal: lists are short, so a selection in place. */
+static void place_starts(struct trial *trial, const struct ps_memory_plan *plan,
+                         const struct schedule *schedule, size_t step, size_t range)
+{
+    for (;;) {
+        uint32_t largest = PS_PLAN_NOWHERE;
+        for (uint32_t g = schedule->starts[step]; g != PS_PLAN_NOWHERE;
+             g = schedule->next_start[g]) {
+            if (trial->block[g] == PS_PLAN_NOWHERE &&
+                (largest == PS_PLAN_NOWHERE ||
+                 plan->groups[g].bytes > plan->groups[largest].bytes)) {
+                largest = g;
+            }
+        }
+        if (largest == PS_PLAN_NOWHERE) {
+            return;
+        }
+        trial->block[largest] = request(trial, plan->groups[largest].bytes, range);
+    }
+}
+
+static void run_trial(struct trial *trial, const struct ps_plan_input *input,
+                      const struct ps_memory_plan *plan, const struct schedule *schedule,
+                      size_t range)
+{
+    trial->block_count = trial->free_count = trial->total = 0;
+    memset(trial->block, 0xff, plan->group_count * sizeof(trial->block[0]));
+    for (size_t s = 0; s < input->step_count; s++) {
+        place_starts(trial, plan, schedule, s, range);
+        for (uint32_t g = schedule->ends[s]; g != PS_PLAN_NOWHERE;
+             g = schedule->next_end[g]) {
+            trial->free_blocks[trial->free_count++] = trial->block[g];
+        }
+    }
+    for (size_t b = 0; b < trial->block_count; b++) {
+        trial->total += trial->bytes[b];
+    }
+}
+
+/* Lists keep the groups' numbers in rising order. */
+static void fill_schedule(struct schedule *schedule, const struct ps_plan_input *input,
+                          const struct ps_memory_plan *plan)
+{
+    memset(schedule->starts, 0xff, (input->step_count + 1) * sizeof(uint32_t));
+    memset(schedule->ends, 0xff, (input->step_count + 1) * sizeof(uint32_t));
+    for (size_t i = plan->group_count; i > 0; i--) {
+        uint32_t g = (uint32_t)(i - 1);
+        const struct ps_plan_group *group = &plan->groups[g];
+        schedule->next_start[g] = schedule->starts[group->first];
+        schedule->starts[group->first] = g;
+        if (group->last != SIZE_MAX) {
+            schedule->next_end[g] = schedule->ends[group->last];
+            schedule->ends[group->last] = g;
+        }
+    }
+}
+
+static void keep_best(struct ps_memory_plan *plan, const struct trial *trial,
+                      size_t range)
+{
+    if (plan->match_range != SIZE_MAX && trial->total >= plan->total_bytes) {
+        return;
+    }
+    plan->match_range = range;
+    plan->total_bytes = trial->total;
+    plan->block_count = trial->block_count;
+    memcpy(plan->block_bytes, trial->bytes, trial->block_count * sizeof(size_t));
+    for (size_t g = 0; g < plan->group_count; g++) {
+        plan->groups[g].block = trial->block[g];
+    }
+}
+
+enum ps_status ps_plan_blocks(const struct ps_plan_input *input,
+                              struct ps_memory_plan *plan)
+{
+    size_t groups = plan->group_count + 1, steps = input->step_count + 1;
+    struct trial trial = {.block = calloc(groups, sizeof(uint32_t)),
+                          .bytes = calloc(groups, sizeof(size_t)),
+                          .free_blocks = calloc(groups, sizeof(uint32_t))};
+    struct schedule schedule = {.starts = calloc(steps, sizeof(uint32_t)),
+                                .ends = calloc(steps, sizeof(uint32_t)),
+                                .next_start = calloc(groups, sizeof(uint32_t)),
+                                .next_end = calloc(groups, sizeof(uint32_t))};
+    enum ps_status status = PS_ENOMEM;
+    if (trial.block != NULL && trial.bytes != NULL && trial.free_blocks != NULL &&
+        schedule.starts != NULL && schedule.ends != NULL && schedule.next_start != NULL &&
+        schedule.next_end != NULL) {
+        status = PS_OK;
+        fill_schedule(&schedule, input, plan);
+        plan->match_range = SIZE_MAX; /* no trial yet */
+        size_t limit = input->match_range;
+        for (size_t range = PS_MIN(limit, (size_t)1);; range *= 2) {
+            range = PS_MIN(range, limit);
+            run_trial(&trial, input, plan, &schedule, range);
+            keep_best(plan, &trial, range);
+            if (range == limit) {
+                break;
+            }
+        }
+    }
+    free(schedule.next_end);
+    free(schedule.next_start);
+    free(schedule.ends);
+    free(schedule.starts);
+    free(trial.free_blocks);
+    free(trial.bytes);
+    free(trial.block);
+    return status;
+}
