@@ -33,6 +33,11 @@ struct ps_json_node {
     struct ps_json_attrs attrs; /* of the operator and of the graph */
 };
 
+/* Fills 'node' from its JSON; its name as soon as possible, for errors.  Gives
+ * node->attrs.attrs (free).  Errors: PS_ECORRUPT, PS_EUNSUPPORTED, PS_ENOMEM. */
+PS_MUST_CHECK enum ps_status ps_json_read_fields(struct ps_json_reader *reader,
+                                                 json_t *value,
+                                                 struct ps_json_node *node);
 /* Rewrites reserved keys of old files ("lr_mult" -> "__lr_mult__"), drops axis "-1" of
  * argmax, and moves "weight_lr_mult" aside: json_upgrade_inputs gives it to the input
  * variable.  Errors: PS_ENOMEM. */

@@ -1,8 +1,9 @@
 /* Nodes and symbols: making, counting, walking.  See symbol_node.h. */
-#include "engine/graph/symbol_node.h"
+#include "engine/graph/symbol.h"
 
 #include "base/util.h"
 #include "engine/graph/arena.h"
+#include "engine/graph/symbol_node.h"
 
 #include <stdlib.h>
 #include <string.h>
