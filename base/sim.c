@@ -117,26 +117,46 @@ void ps_sim_kill_node(struct ps_sim *sim, const char *name)
         if (program->node == node) {
             ps_list_remove(&program->link);
             ps_list_push_back(&sim->graves, &program->link);
-            sim->live_programs--;
+            sim->live_programs -= program->loop == NULL ? 1 : 0;
         }
     }
     struct ps_sim_program *program = sim->current_program;
     if (program != NULL && program->node == node) {
         sim->running = program->resumer;
-        ps_fiber_switch(&program->fiber, program->resumer, false);
+        ps_fiber_switch(program->fiber, program->resumer, false);
         assert(false && "a killed program was resumed");
-    } else if (program == NULL && sim->depth == 1 && sim->current_loop != NULL &&
+    } else if (program == NULL && sim->current_loop != NULL &&
                sim->current_loop->node == node) {
         struct ps_fiber *runner = sim->runner;
-        sim->runner = NULL; /* the thread makes a new one */
-        sim->running = &sim->thread;
         sim->old_runners[sim->old_runner_count++] = runner;
+        sim->runner = NULL;
+        sim->handler_killed = true;
+        sim->running = &sim->thread;
         ps_fiber_switch(runner, &sim->thread, false);
         assert(false && "a killed handler was resumed");
     }
 }
 
 /* ---- programs ---- */
+
+static enum ps_status make_fiber(void (*fn)(void *arg), void *arg,
+                                 struct ps_fiber **fiber_out)
+{
+    struct ps_fiber *fiber = calloc(1, sizeof(*fiber));
+    enum ps_status status = fiber == NULL ? PS_ENOMEM : ps_fiber_init(fiber, fn, arg);
+    if (status != PS_OK) {
+        free(fiber);
+        return status;
+    }
+    *fiber_out = fiber;
+    return PS_OK;
+}
+
+static void free_fiber(struct ps_fiber *fiber)
+{
+    ps_fiber_fini(fiber);
+    free(fiber);
+}
 
 static void program_main(void *arg)
 {
@@ -145,7 +165,7 @@ static void program_main(void *arg)
     program->ended = true;
     program->sim->live_programs--;
     program->sim->running = program->resumer;
-    ps_fiber_switch(&program->fiber, program->resumer, true);
+    ps_fiber_switch(program->fiber, program->resumer, true);
 }
 
 enum ps_status ps_sim_spawn(struct ps_sim *sim, const char *name, void (*fn)(void *arg),
@@ -155,7 +175,7 @@ enum ps_status ps_sim_spawn(struct ps_sim *sim, const char *name, void (*fn)(voi
     if (program == NULL) {
         return PS_ENOMEM;
     }
-    enum ps_status status = ps_fiber_init(&program->fiber, program_main, program);
+    enum ps_status status = make_fiber(program_main, program, &program->fiber);
     if (status != PS_OK) {
         free(program);
         return status;
@@ -173,29 +193,29 @@ enum ps_status ps_sim_spawn(struct ps_sim *sim, const char *name, void (*fn)(voi
 static void program_free(struct ps_sim_program *program)
 {
     ps_list_remove(&program->link);
-    ps_fiber_fini(&program->fiber);
+    free_fiber(program->fiber);
     free(program);
 }
 
 static bool program_can_run(const struct ps_sim *sim,
                             const struct ps_sim_program *program)
 {
-    return program != sim->current_program && program->resumer == NULL &&
-           (program->deadline_ns <= sim->now_ns ||
+    return (program->deadline_ns <= sim->now_ns ||
             atomic_load_explicit(program->flag, memory_order_acquire));
 }
 
 static void program_step(struct ps_sim *sim, struct ps_sim_program *program)
 {
-    struct ps_sim_program *outer = sim->current_program;
     struct ps_fiber *self = sim->running;
     ps_sim_trace(sim, program->name, 1, 0);
     program->deadline_ns = 0;
     program->resumer = self;
     sim->current_program = program;
-    sim->running = &program->fiber;
-    ps_fiber_switch(self, &program->fiber, false);
-    sim->current_program = outer;
+    sim->current_loop = program->loop;
+    sim->running = program->fiber;
+    ps_fiber_switch(self, program->fiber, false);
+    sim->current_program = NULL;
+    sim->current_loop = NULL;
     program->resumer = NULL;
     if (program->ended) {
         program_free(program);
@@ -245,22 +265,18 @@ static uint64_t next_time(const struct ps_sim *sim)
         }
     }
     for (struct ps_list *l = sim->programs.next; l != &sim->programs; l = l->next) {
-        if (program_at(l)->resumer == NULL) {
-            next = PS_MIN(next, program_at(l)->deadline_ns);
-        }
+        next = PS_MIN(next, program_at(l)->deadline_ns);
     }
     return next;
 }
 
-/* Steps until the flag is set, the time has come, the programs have ended, or nothing can
- * happen any more. */
-static void pump(struct ps_sim *sim, const _Atomic bool *flag, uint64_t deadline_ns,
-                 bool for_programs)
+/* Steps until what the thread waits for: its flag is set, its time has come, the programs
+ * have ended, or nothing can happen any more. */
+static void pump(struct ps_sim *sim)
 {
-    sim->depth++;
-    while (!(for_programs ? sim->live_programs == 0
-                          : atomic_load_explicit(flag, memory_order_acquire)) &&
-           sim->now_ns < deadline_ns) {
+    while (!(sim->for_programs ? sim->live_programs == 0
+                               : atomic_load_explicit(sim->flag, memory_order_acquire)) &&
+           sim->now_ns < sim->deadline_ns) {
         size_t count = visit(sim, SIZE_MAX);
         if (count > 0) {
             (void)visit(sim, (size_t)ps_rng_below(&sim->choice, count));
@@ -268,19 +284,18 @@ static void pump(struct ps_sim *sim, const _Atomic bool *flag, uint64_t deadline
             continue;
         }
         uint64_t next = next_time(sim);
-        if (next == PS_NEVER && deadline_ns == PS_NEVER) {
+        if (next == PS_NEVER && sim->deadline_ns == PS_NEVER) {
             break;
         }
-        sim->now_ns = PS_MAX(sim->now_ns, PS_MIN(next, deadline_ns));
+        sim->now_ns = PS_MAX(sim->now_ns, PS_MIN(next, sim->deadline_ns));
     }
-    sim->depth--;
 }
 
 static void runner_main(void *arg)
 {
     struct ps_sim *sim = arg;
     for (;;) {
-        pump(sim, sim->flag, sim->deadline_ns, sim->for_programs);
+        pump(sim);
         sim->running = &sim->thread;
         ps_fiber_switch(sim->runner, &sim->thread, false);
     }
@@ -288,22 +303,14 @@ static void runner_main(void *arg)
 
 static enum ps_status make_runner(struct ps_sim *sim)
 {
-    struct ps_fiber *runner = calloc(1, sizeof(*runner));
     /* Room for the day when this one is left behind; killing cannot fail then. */
     struct ps_fiber **old = realloc(sim->old_runners, (sim->old_runner_count + 1) *
                                                           sizeof(struct ps_fiber *));
-    sim->old_runners = old == NULL ? sim->old_runners : old;
-    if (runner == NULL || old == NULL) {
-        free(runner);
+    if (old == NULL) {
         return PS_ENOMEM;
     }
-    enum ps_status status = ps_fiber_init(runner, runner_main, sim);
-    if (status != PS_OK) {
-        free(runner);
-        return status;
-    }
-    sim->runner = runner;
-    return PS_OK;
+    sim->old_runners = old;
+    return make_fiber(runner_main, sim, &sim->runner);
 }
 
 /* From the thread's own stack: lets the world run. */
@@ -313,37 +320,65 @@ static enum ps_status enter(struct ps_sim *sim, const _Atomic bool *flag,
     sim->flag = flag;
     sim->deadline_ns = deadline_ns;
     sim->for_programs = for_programs;
-    for (;;) {
+    do {
         if (sim->runner == NULL) {
             PS_TRY(make_runner(sim));
         }
-        struct ps_fiber *runner = sim->runner;
-        sim->running = runner;
-        ps_fiber_switch(&sim->thread, runner, false);
-        if (sim->runner == runner) {
-            return PS_OK;
+        sim->handler_killed = false;
+        sim->running = sim->runner;
+        ps_fiber_switch(&sim->thread, sim->runner, false);
+        if (sim->handler_killed) {
+            sim->current_loop = NULL;
+            sim->now_ns += STEP_NS;
         }
-        /* A handler killed its own node: its stack stays, the pump goes on with a new
-         * one. */
-        sim->current_loop = NULL;
-        sim->depth = 0;
-        sim->now_ns += STEP_NS;
+    } while (sim->handler_killed);
+    return PS_OK;
+}
+
+/* On the runner, inside a handler: the runner's stack becomes a program that waits, and a
+ * new runner steps on. */
+static enum ps_status park(struct ps_sim *sim, const _Atomic bool *flag,
+                           uint64_t deadline_ns)
+{
+    struct ps_sim_loop *loop = sim->current_loop;
+    struct ps_fiber *stack = sim->runner;
+    struct ps_sim_program *program = calloc(1, sizeof(*program));
+    if (program == NULL) {
+        return PS_ENOMEM;
     }
+    enum ps_status status = make_runner(sim);
+    if (status != PS_OK) {
+        free(program);
+        return status;
+    }
+    *program = (struct ps_sim_program){.sim = sim,
+                                       .node = loop->node,
+                                       .loop = loop,
+                                       .fiber = stack,
+                                       .flag = flag,
+                                       .deadline_ns = deadline_ns};
+    (void)snprintf(program->name, sizeof(program->name), "%s", loop->base.name);
+    ps_list_push_back(&sim->programs, &program->link);
+    loop->parked = program;
+    sim->current_loop = NULL;
+    sim->running = sim->runner;
+    ps_fiber_switch(stack, sim->runner, false);
+    return PS_OK;
 }
 
 enum ps_status ps_sim_wait(struct ps_sim *sim, const _Atomic bool *flag,
                            uint64_t deadline_ns)
 {
-    if (sim->current_program != NULL) {
-        struct ps_sim_program *program = sim->current_program;
+    struct ps_sim_program *program = sim->current_program;
+    if (program != NULL) {
         program->flag = flag;
         program->deadline_ns = deadline_ns;
         sim->running = program->resumer;
-        ps_fiber_switch(&program->fiber, program->resumer, false);
+        ps_fiber_switch(program->fiber, program->resumer, false);
     } else if (sim->running == &sim->thread) {
         PS_TRY(enter(sim, flag, deadline_ns, false));
     } else {
-        pump(sim, flag, deadline_ns, false); /* a delay inside a handler */
+        PS_TRY(park(sim, flag, deadline_ns));
     }
     return atomic_load_explicit(flag, memory_order_acquire) ? PS_OK : PS_ETIMEDOUT;
 }
@@ -406,8 +441,7 @@ void ps_sim_destroy(struct ps_sim *sim)
         sim->old_runners[sim->old_runner_count++] = sim->runner;
     }
     for (size_t i = 0; i < sim->old_runner_count; i++) {
-        ps_fiber_fini(sim->old_runners[i]);
-        free(sim->old_runners[i]);
+        free_fiber(sim->old_runners[i]);
     }
     free(sim->old_runners);
     while (sim->nodes != NULL) {

@@ -41,7 +41,6 @@ static struct ps_task *pop_task(struct ps_sim_loop *loop)
 
 void ps_sim_loop_step(struct ps_sim *sim, struct ps_sim_loop *loop)
 {
-    struct ps_sim_loop *outer = sim->current_loop;
     struct ps_timer *timer = ps_timers_pop_due(&loop->timers, sim->now_ns);
     struct ps_task *task = timer == NULL ? pop_task(loop) : NULL;
     const char *label = timer == NULL ? task->label : timer->label;
@@ -55,8 +54,16 @@ void ps_sim_loop_step(struct ps_sim *sim, struct ps_sim_loop *loop)
     } else {
         task->run(task);
     }
-    sim->current_loop = outer;
+    sim->current_loop = NULL;
     loop->busy = false;
+    struct ps_sim_program *parked = loop->parked;
+    if (parked != NULL) {
+        /* The handler waited, and others step meanwhile: this stack has done its work. */
+        loop->parked = NULL;
+        parked->ended = true;
+        sim->running = parked->resumer;
+        ps_fiber_switch(parked->fiber, parked->resumer, true);
+    }
 }
 
 static void run_quit(struct ps_task *task)
@@ -172,7 +179,7 @@ static void sim_loop_run(struct ps_loop *base)
 static bool sim_is_current(const struct ps_loop *base)
 {
     const struct ps_sim *sim = sim_of(base->driver);
-    return sim->current_program == NULL && sim->current_loop == loop_of(base);
+    return sim->current_loop == loop_of(base);
 }
 
 /* ---- timers, descriptors ---- */

@@ -24,19 +24,22 @@ struct ps_sim_loop {
     struct ps_timers timers;
     struct ps_task quit_task;
     bool started;
-    bool busy;         /* a handler of it is on some stack */
+    bool busy;                     /* a handler of it is on some stack */
+    struct ps_sim_program *parked; /* the stack of that handler, when it waited */
     _Atomic bool left; /* it ran its quit task; atomic to be waited for like an event */
 };
 
+/* Something that can wait on a stack of its own: a program, or a handler that waited. */
 struct ps_sim_program {
     struct ps_list link; /* in sim->programs or, once killed, sim->graves */
     struct ps_sim_node *node;
+    struct ps_sim_loop *loop; /* the handler's; NULL: a program */
     char name[48];
     void (*fn)(void *arg);
     void *arg;
     struct ps_sim *sim;
-    struct ps_fiber fiber;
-    struct ps_fiber *resumer; /* the stack that runs it now */
+    struct ps_fiber *fiber;
+    struct ps_fiber *resumer; /* the stack that runs it now; NULL: it does not run */
     const _Atomic bool *flag; /* it waits until this is set, or ... */
     uint64_t deadline_ns;     /* ... this has come; 0 = ready */
     bool ended;
@@ -60,11 +63,12 @@ struct ps_sim {
     struct ps_fiber **old_runners; /* those whose handler was killed */
     size_t old_runner_count;
     struct ps_fiber *running; /* the stack that is running */
-    int depth;                /* pumps on the runner: 1, more when a handler waits */
+    bool handler_killed; /* the runner was left behind; the thread goes on with a new one
+                          */
     struct ps_sim_loop *current_loop;
     struct ps_sim_program *current_program;
 
-    /* what the outermost pump waits for */
+    /* what the thread waits for */
     const _Atomic bool *flag;
     uint64_t deadline_ns;
     bool for_programs;
@@ -79,7 +83,8 @@ PS_MUST_CHECK enum ps_status ps_sim_wait(struct ps_sim *sim, const _Atomic bool 
 /* The node that what is created now belongs to; NULL = nobody's. */
 struct ps_sim_node *ps_sim_owner(struct ps_sim *sim);
 bool ps_sim_loop_can_run(const struct ps_sim *sim, const struct ps_sim_loop *loop);
-/* Runs its next timer or task. */
+/* Runs its next timer or task; does not return when the handler waited, see ps_sim_wait.
+ */
 void ps_sim_loop_step(struct ps_sim *sim, struct ps_sim_loop *loop);
 
 #endif
