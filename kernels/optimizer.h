@@ -8,7 +8,7 @@
  *
  * Names (version 1): sgd, nag, adam, adamw, rmsprop, adagrad, add, test.  Formulas are
  * MXNet's, except adamw (Loshchilov, Hutter 2019); they stand at each in
- * kernels/optimizer/optimizer_math.h.  Threads: pure functions, any. */
+ * kernels/optimizer/optimizer_math.inc.  Threads: pure functions, any. */
 #ifndef PENSTOCK_KERNELS_OPTIMIZER_H
 #define PENSTOCK_KERNELS_OPTIMIZER_H
 

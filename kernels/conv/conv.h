@@ -1,0 +1,15 @@
+/* Plain convolution: image to columns and matrix products; the reference and fallback.
+ * Private to the room.  Threads: as a plan. */
+#ifndef PENSTOCK_KERNELS_CONV_CONV_H
+#define PENSTOCK_KERNELS_CONV_CONV_H
+
+#include "kernels/onednn.h"
+#include "kernels/op_def.h"
+
+size_t ps_conv_plain_workspace(const struct ps_conv_geometry *g, int dtype);
+void ps_conv_plain_forward(struct ps_op_plan *plan, const struct ps_conv_geometry *g,
+                           const struct ps_op_run *run);
+void ps_conv_plain_backward(struct ps_op_plan *plan, const struct ps_conv_geometry *g,
+                            const struct ps_op_run *run);
+
+#endif
