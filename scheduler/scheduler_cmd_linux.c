@@ -186,6 +186,9 @@ static int open_and_run(struct scheduler_command *command)
         fprintf(stderr, "penstock scheduler: %s\n", err.text);
         return PS_EXIT_CONFIG;
     }
+    if (command->ready_fd < 0) { /* a user's program in this role has no such option */
+        command->ready_fd = ps_settings_int(command->node->settings, PS_SET_READY_FD);
+    }
     int code = run_scheduler(command);
     ps_node_close(command->node);
     return code;
