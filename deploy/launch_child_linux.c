@@ -18,6 +18,9 @@
 #include <time.h>
 #include <unistd.h>
 
+/* A process that SIGKILL does not end sits in the kernel, waiting for a device. */
+#define SWEEP_LIMIT_MS 10000
+
 /* Everything the child needs, made before the fork. */
 struct launch_pipes {
     int out[2], err[2], failed[2];
@@ -266,7 +269,8 @@ void ps_launch_sweep(uint64_t grace_ms)
     if (grace_ms && reap_all()) {
         (void)ps_launch_signal_children(SIGTERM);
     }
-    while (reap_all()) {
+    uint64_t limit = deadline + SWEEP_LIMIT_MS * PS_NS_PER_MS;
+    while (reap_all() && ps_clock_now_ns(clock) < limit) {
         bool late = ps_clock_now_ns(clock) >= deadline;
         if (late) {
             (void)ps_launch_signal_children(SIGKILL);

@@ -170,8 +170,9 @@ void ps_launch_signal_groups(struct ps_launch_job *job, int signal)
 {
     for (size_t i = 0; i < job->count; i++) {
         /* Not waited for yet, so its number is still its own. */
-        if (job->children[i].running) {
-            (void)kill(-job->children[i].pid, signal);
+        pid_t pid = job->children[i].pid;
+        if (job->children[i].running && kill(-pid, signal) != 0) {
+            (void)kill(pid, signal); /* it left its group */
         }
     }
 }
