@@ -1,6 +1,6 @@
 /* What the files of the settings share: the rows as data, the values, the parser.
- * settings.c loads, settings_parse.c reads values, settings_print.c shows them, and
- * settings_rows.c makes data of the tables. */
+ * settings.c loads, settings_old.c looks at names without a row, settings_parse.c reads
+ * values, settings_print.c shows them, and settings_rows.c makes data of the tables. */
 #ifndef PENSTOCK_BASE_SETTINGS_PRIVATE_H
 #define PENSTOCK_BASE_SETTINGS_PRIVATE_H
 
@@ -97,5 +97,23 @@ void ps_setting_accepts(const struct ps_setting_row *row, int64_t factor,
 int ps_setting_choice_index(const char *choices, const char *word);
 /* The choice with that index, malloc'ed; NULL when out of memory. */
 char *ps_setting_choice_at(const char *choices, int index);
+
+/* What a load works on. */
+struct ps_setting_load {
+    struct ps_settings *settings;
+    const char *const *env;
+    const char *const *overrides;
+    struct ps_error *err;
+};
+
+/* The value of 'name' in a list of "NAME=value"; NULL when absent or empty. */
+const char *ps_setting_look_up(const char *const *list, const char *name);
+/* Replaces a value; takes what it points to. */
+void ps_setting_set(struct ps_setting_load *load, enum ps_setting_id id,
+                    const struct ps_setting_value *value);
+/* Is 'role' this process's role (or "")? */
+bool ps_setting_role_is(const struct ps_setting_load *load, const char *role);
+/* settings_old.c: the variables of settings_old.def, then warnings for unknown names. */
+PS_MUST_CHECK enum ps_status ps_setting_load_old(struct ps_setting_load *load);
 
 #endif

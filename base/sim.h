@@ -29,9 +29,10 @@ void ps_sim_trace(struct ps_sim *sim, const char *label, uint64_t a, uint64_t b)
 /* Loops and programs created from now on belong to node 'name' (copied); NULL = to
  * nobody.  What a running program or handler creates belongs to its own node. */
 void ps_sim_enter_node(struct ps_sim *sim, const char *name);
-/* The node never runs again.  Called by a program or a handler of that very node, it does not
- * return: the world switches away and never comes back.  What it holds, its stack too, stays until the
- * simulation is destroyed.  Entering the name again begins a new life of the node. */
+/* The node never runs again.  Called by a program or a handler of that very node, it does
+ * not return: the world switches away and never comes back.  What it holds, its stack too,
+ * stays until the simulation is destroyed.  Entering the name again begins a new life of the
+ * node. */
 void ps_sim_kill_node(struct ps_sim *sim, const char *name);
 bool ps_sim_node_is_killed(const struct ps_sim *sim, const char *name);
 /* The node of the program or handler that is running; NULL between steps and for those that
