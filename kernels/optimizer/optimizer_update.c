@@ -15,7 +15,6 @@
 #define NAME(x) x##_f32
 #define SQRT(x) sqrtf(x)
 #include "kernels/optimizer/optimizer_loops.inc"
-#include "kernels/optimizer/optimizer_math.inc"
 #undef T
 #undef NAME
 #undef SQRT
@@ -23,7 +22,6 @@
 #define NAME(x) x##_f64
 #define SQRT(x) sqrt(x)
 #include "kernels/optimizer/optimizer_loops.inc"
-#include "kernels/optimizer/optimizer_math.inc"
 #undef T
 #undef NAME
 #undef SQRT
