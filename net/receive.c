@@ -114,6 +114,7 @@ static enum ps_status check_link(struct ps_mount *mount, struct ps_net_link *lin
     struct ps_frame_rule_query query = {
         .kind = head->kind,
         .reply = (head->flags & PS_FLAG_REPLY) != 0,
+        .refusal = head->status != PS_OK,
         .from = greeted ? link->hello.role : PS_ROLE_NONE,
         .to = mount->end->self.role,
         .greeted = greeted,

@@ -53,6 +53,9 @@ enum ps_status ps_frame_allowed(const struct ps_frame_rule_query *query,
     if (!query->greeted && query->kind != PS_KIND_HELLO) {
         return ps_error_set(err, PS_EPROTO, "%s before HELLO", kind);
     }
+    if (query->reply && query->refusal) {
+        return PS_OK;
+    }
     bool known = false;
     for (size_t i = 0; i < PS_COUNT(routes); i++) {
         known = known || routes[i].kind == query->kind;

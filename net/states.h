@@ -9,6 +9,7 @@
 struct ps_frame_rule_query {
     unsigned kind;
     bool reply;
+    bool refusal; /* a reply whose status is not PS_OK: allowed for every kind */
     enum ps_role from, to;
     bool greeted;    /* a HELLO has been accepted on this link */
     bool registered; /* the sender has a member id */
