@@ -38,6 +38,20 @@ static enum ps_status check_sizes(const struct ps_scheduler *s,
     return PS_OK;
 }
 
+static const struct ps_sched_member *find_rank(const struct ps_scheduler *s,
+                                               enum ps_role role, uint32_t rank)
+{
+    for (size_t i = 0; i < s->member_count; i++) {
+        const struct ps_sched_member *member = s->members[i];
+        bool waiting = member->state == PS_MEMBER_WAITING;
+        if (member->role == role &&
+            (waiting ? member->rank_asked == (int64_t)rank : member->rank == rank)) {
+            return member;
+        }
+    }
+    return NULL;
+}
+
 static enum ps_status refuse_full(const struct ps_scheduler *s, enum ps_role role,
                                   struct ps_error *err)
 {
@@ -46,11 +60,11 @@ static enum ps_status refuse_full(const struct ps_scheduler *s, enum ps_role rol
     uint32_t size = ps_sched_role_size(s, role);
     const char *separator = ": ";
     ps_str_printf(&text, "the job has all its %u %ss", size, ps_role_name(role));
-    for (size_t i = 0; i < s->member_count; i++) {
-        if (s->members[i]->role == role) {
-            ps_str_printf(&text, "%s%s%s", separator,
-                          ps_sched_label(s->members[i], label),
-                          s->members[i]->state == PS_MEMBER_LEFT ? " has left" : "");
+    for (uint32_t rank = 0; rank < size; rank++) {
+        const struct ps_sched_member *member = find_rank(s, role, rank);
+        if (member != NULL) {
+            ps_str_printf(&text, "%s%s%s", separator, ps_sched_label(member, label),
+                          member->state == PS_MEMBER_LEFT ? " has left" : "");
             separator = ", ";
         }
     }

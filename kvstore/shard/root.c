@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-bool ps_host_is_loopback(const char *host)
+bool ps_root_is_loopback(const char *host)
 {
     return host[0] == '\0' || strcmp(host, "localhost") == 0 ||
            strcmp(host, "::1") == 0 || strcmp(host, "[::1]") == 0 ||
@@ -171,7 +171,7 @@ enum ps_status ps_root_listen_url(const struct ps_settings *settings,
         }
         root_host(settings, host);
         if (bind_host[0] == '\0') {
-            bind_host = ps_host_is_loopback(host) ? "127.0.0.1" : "0.0.0.0";
+            bind_host = ps_root_is_loopback(host) ? "127.0.0.1" : "0.0.0.0";
         }
         PS_TRY(tcp_url(bind_host, port, url, err));
     }
@@ -192,7 +192,7 @@ enum ps_status ps_root_lane_url(const struct ps_settings *settings, uint32_t pid
     }
     root_host(settings, host);
     if (bind_host[0] == '\0') {
-        bind_host = ps_host_is_loopback(host) ? "127.0.0.1" : "0.0.0.0";
+        bind_host = ps_root_is_loopback(host) ? "127.0.0.1" : "0.0.0.0";
     }
     return tcp_url(bind_host, 0, url_out, err);
 }

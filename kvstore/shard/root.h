@@ -23,6 +23,6 @@ PS_MUST_CHECK enum ps_status ps_root_lane_url(const struct ps_settings *settings
                                               char url_out[PS_URL_BYTES],
                                               struct ps_error *err);
 /* "127.0.0.1", "::1", "localhost", 127.x.y.z, "". */
-bool ps_host_is_loopback(const char *host);
+bool ps_root_is_loopback(const char *host);
 
 #endif
