@@ -260,6 +260,13 @@ static void pool_grow(struct ps_pool *pool)
     }
 }
 
+/* Under the lock; atomic, and relaxed, only for those who read it as a statistic. */
+static void add_in_use(struct ps_pool *pool, size_t count)
+{
+    size_t before = atomic_load_explicit(&pool->in_use, memory_order_relaxed);
+    atomic_store_explicit(&pool->in_use, before + count, memory_order_relaxed);
+}
+
 void *ps_pool_get(struct ps_pool *pool)
 {
     pool_lock(pool);
@@ -269,13 +276,12 @@ void *ps_pool_get(struct ps_pool *pool)
     struct free_object *object = pool->spare;
     if (object != NULL) {
         pool->spare = object->next;
+        add_in_use(pool, 1);
     }
     pool_unlock(pool);
     if (object == NULL) {
         return NULL;
     }
-    /* relaxed: a statistic */
-    atomic_fetch_add_explicit(&pool->in_use, 1, memory_order_relaxed);
     ASAN_UNPOISON_MEMORY_REGION(object, pool->object_size);
     memset(object, 0, pool->object_size);
     return object;
@@ -286,8 +292,8 @@ void ps_pool_put(struct ps_pool *pool, void *object)
     if (object == NULL) {
         return;
     }
-    atomic_fetch_sub_explicit(&pool->in_use, 1, memory_order_relaxed);
     pool_lock(pool);
+    add_in_use(pool, (size_t)-1);
     give_spare(pool, object);
     pool_unlock(pool);
 }

@@ -226,6 +226,7 @@ const char *ps_nearest_distance(const char *word, const char *const *names, size
         return NULL;
     }
     size_t limit = word_size / 3 > 2 ? word_size / 3 : 2;
+    limit = word_size / 2 < limit ? word_size / 2 : limit; /* not half of a short word */
     const char *nearest = NULL;
     for (; *names != NULL; names++) {
         size_t size = strlen(*names);
