@@ -166,6 +166,10 @@ void ps_net_end_close(struct ps_net_end *end)
     if (end == NULL) {
         return;
     }
+    if (end->node->sim != NULL &&
+        ps_sim_node_is_killed(end->node->sim, end->node->sim_name)) {
+        end->depth = 0; /* the handler in which its node was killed never returns */
+    }
     assert(end->depth == 0); /* not from inside a handler of this end */
     ps_end_enter(end);
     for (size_t i = 0; i < PS_COUNT(transports); i++) {
