@@ -231,9 +231,12 @@ bool cluster_run(struct cluster *cluster, cluster_program program, void *arg,
         ended = ps_sim_run_programs(cluster->sim, limit_s * PS_NS_PER_S) == PS_OK;
     }
     for (uint32_t i = 0; i < cluster->options.workers; i++) {
-        ps_thread_join(&cluster->workers[i].thread);
-        ps_node_close(cluster->workers[i].node);
-        cluster->workers[i].node = NULL;
+        struct node_slot *slot = &cluster->workers[i];
+        ps_thread_join(&slot->thread);
+        if (cluster->sim == NULL || !ps_sim_node_is_killed(cluster->sim, slot->name)) {
+            ps_node_close(slot->node);
+        }
+        slot->node = NULL;
     }
     return ended;
 }
@@ -250,14 +253,8 @@ void cluster_end(struct cluster *cluster)
     }
 }
 
-void cluster_destroy(struct cluster *cluster)
+static void free_cluster(struct cluster *cluster)
 {
-    for (uint32_t i = 0; i < cluster->options.servers; i++) {
-        ps_server_close(cluster->servers[i].server);
-        ps_node_close(cluster->servers[i].node);
-    }
-    ps_scheduler_close(cluster->scheduler);
-    ps_node_close(cluster->scheduler_slot.node);
     ps_net_world_destroy(cluster->world);
     ps_sim_destroy(cluster->sim);
     if (cluster->dir[0] != '\0') {
@@ -268,6 +265,35 @@ void cluster_destroy(struct cluster *cluster)
     free(cluster->servers);
     free(cluster->workers);
     free(cluster);
+}
+
+void cluster_abandon(struct cluster *cluster, const char *killed)
+{
+    if (strcmp(killed, cluster->scheduler_slot.name) != 0 ||
+        !ps_sim_node_is_killed(cluster->sim, killed)) {
+        ps_scheduler_close(cluster->scheduler);
+        ps_node_close(cluster->scheduler_slot.node);
+    }
+    for (uint32_t i = 0; i < cluster->options.servers; i++) {
+        struct node_slot *slot = &cluster->servers[i];
+        if (strcmp(killed, slot->name) != 0 ||
+            !ps_sim_node_is_killed(cluster->sim, killed)) {
+            ps_server_close(slot->server);
+            ps_node_close(slot->node);
+        }
+    }
+    free_cluster(cluster);
+}
+
+void cluster_destroy(struct cluster *cluster)
+{
+    for (uint32_t i = 0; i < cluster->options.servers; i++) {
+        ps_server_close(cluster->servers[i].server);
+        ps_node_close(cluster->servers[i].node);
+    }
+    ps_scheduler_close(cluster->scheduler);
+    ps_node_close(cluster->scheduler_slot.node);
+    free_cluster(cluster);
 }
 
 struct ps_sim *cluster_sim(struct cluster *cluster)

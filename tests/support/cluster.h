@@ -27,6 +27,10 @@ struct cluster_options {
 struct cluster *cluster_create(const struct cluster_options *options);
 void cluster_destroy(struct cluster *cluster);
 
+/* Sim: instead of cluster_end and cluster_destroy, after the node 'killed' was killed (or
+ * lived on): frees what the living hold. */
+void cluster_abandon(struct cluster *cluster, const char *killed);
+
 typedef void (*cluster_program)(struct cluster *cluster, struct ps_node *node,
                                 uint32_t index, void *arg);
 /* Runs 'program' once for each worker, each with a node of its own, and returns when all
