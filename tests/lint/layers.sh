@@ -34,7 +34,7 @@ sources '*.c' '*.h' '*.inc' '*.def' | while read -r file; do
         sub(/^[^"]*"/, "", path)
         sub(/".*/, "", path)
         first++
-        # Tests begin with cmocka's headers, and have helpers beside them.
+        # Tests begin with the headers of cmocka, and have helpers beside them.
         if (room == "tests" && path !~ /\//) next
         if (first == 1 && room != "tests" && own != "" && path != own)
             printf "%s:%d: its own header %s comes first\n", file, FNR, own
