@@ -60,4 +60,8 @@ check names "$out/long"
 expect 'net/long.c: the name is also' 1
 check readme "$out/long"
 expect 'base: no README.md' 1
+printf 'see [x](no/such.md), [y](README.md), [z](https://x.y/z), `[c](code)`\n' >"$out/long/README.md"
+check links "$out/long"
+expect "README.md:1: no file 'no/such.md'" 1
+expect 'no file' 1
 exit $failed
