@@ -109,6 +109,9 @@ void ps_memory_close(struct ps_wire *base)
         ps_timer_cancel(&parcel->timer);
         ps_parcel_free(world, parcel);
     }
+    if (wire->arriving != NULL) {
+        ps_parcel_free(world, wire->arriving);
+    }
     ps_list_remove(&wire->node_in_world);
     ps_mutex_unlock(&world->mutex);
     ps_loop_forget(wire->loop, &wire->bell.task);

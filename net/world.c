@@ -192,6 +192,7 @@ void ps_parcel_arrive(struct ps_parcel *parcel)
     struct ps_memory_wire *wire = half->wire;
     struct ps_net_world *world = wire->world;
     struct ps_wire_peer *peer = (struct ps_wire_peer *)(void *)half;
+    wire->arriving = parcel;
     if (!half->hung) {
         switch (parcel->kind) {
         case PS_PARCEL_FRAME:
@@ -208,6 +209,7 @@ void ps_parcel_arrive(struct ps_parcel *parcel)
             break;
         }
     }
+    wire->arriving = NULL;
     ps_mutex_lock(&world->mutex);
     if (parcel->kind == PS_PARCEL_FRAME) {
         account(world, parcel);
