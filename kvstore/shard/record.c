@@ -42,7 +42,7 @@ static enum ps_status check_common(const struct ps_record *r, size_t i,
                             "record %zu: segment %u, only inline data (0) is accepted", i,
                             r->segment);
     }
-    if (r->count == 0 && r->op != PS_REC_ABORT) {
+    if (r->count == 0) {
         return ps_error_set(err, PS_EPROTO, "record %zu: count is 0", i);
     }
     if (r->first > UINT64_MAX - r->count) {
@@ -101,7 +101,7 @@ static enum ps_status check_reply(const struct ps_record *r, size_t i,
     if (r->status != PS_OK) {
         return r->bytes <= PS_RECORD_TEXT_MAX
                    ? PS_OK
-                   : bytes_error(r, i, "a text of at most 1024", err);
+                   : bytes_error(r, i, "an error of at most 1024", err);
     }
     bool carries = r->op == PS_REC_PULL || r->op == PS_REC_PUSHPULL;
     uint64_t full = carries ? (uint64_t)r->count * ps_dtype_size(r->dtype) : 0;

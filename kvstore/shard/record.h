@@ -24,8 +24,7 @@ enum ps_record_op {
         3, /* read; waits until this member's 'step' (its last push) is applied */
     PS_REC_PUSHPULL =
         4, /* contribute 'step'; the reply carries the value after it is applied */
-    PS_REC_ABORT = 5, /* instead of PUSH: the contribution failed; payload is a text.
-                         count 0: of the whole extent that starts at 'first' */
+    PS_REC_ABORT = 5, /* instead of PUSH: the contribution failed; payload is a text */
     PS_REC_LIMIT = 6
 };
 
@@ -80,10 +79,10 @@ _Static_assert(offsetof(struct ps_record, dtype) == 48, "dtype at 48");
 _Static_assert(offsetof(struct ps_record, segment_offset) == 56, "segment offset at 56");
 
 /* Checks n records against the payload's size and each against itself: op, dtype, codec
- * known; count > 0 (but in ABORT); first + count does not overflow; bytes == count *
+ * known; count > 0; first + count does not overflow; bytes == count *
  * dtype size or 0 where the op carries none (a push of 0 bytes is an empty vote; an ABORT
- * and a reply whose status is not PS_OK carry a text of at most PS_RECORD_TEXT_MAX
- * bytes); contributions have a step; the sum of bytes equals 'payload_bytes'.
+ * carries a text, a reply whose status is not PS_OK a map {"error": text}, of at most
+ * PS_RECORD_TEXT_MAX bytes); contributions have a step; the sum of bytes equals 'payload_bytes'.
  * 'data' may be unaligned; the checked records are copied to 'out' (room for n).  Errors:
  * PS_EPROTO with 'err' (may be NULL) naming record and field. */
 PS_MUST_CHECK enum ps_status ps_records_check(const void *data, size_t n,
