@@ -183,6 +183,9 @@ static void hello_request(struct ps_mount *mount, struct ps_wire_peer *peer,
     }
     if (head->status != PS_OK) {
         if (link != NULL) {
+            /* The dialer may leave: everything it sent before has landed. */
+            struct ps_error bye = {.status = PS_ECLOSED, .text = "goodbye"};
+            answer_hello(end, mount->ops, peer, head, &bye);
             ps_link_fail(link, PS_ECLOSED, "%s closed the link", link->text);
         }
         return;

@@ -188,6 +188,7 @@ enum ps_status ps_zmq_socket_watch(struct ps_zmq_socket *socket, struct ps_error
     }
     socket->watched = true;
     /* News that came before the watches stood would never come again. */
+    socket->fresh = true;
     ps_zmq_schedule(socket);
     return PS_OK;
 }
@@ -250,8 +251,8 @@ static void accepted_event(struct ps_zmq_socket *socket, unsigned event, uint32_
     }
 }
 
-static bool read_event(struct ps_zmq_socket *socket, unsigned *event_out,
-                       uint32_t *value_out)
+bool ps_zmq_monitor_read(struct ps_zmq_socket *socket, unsigned *event_out,
+                         uint32_t *value_out)
 {
     unsigned char data[6];
     char address[PS_URL_BYTES];
@@ -273,7 +274,7 @@ void ps_zmq_monitor_drain(struct ps_zmq_socket *socket)
 {
     unsigned event;
     uint32_t value = 0;
-    while (socket->monitor != NULL && read_event(socket, &event, &value)) {
+    while (socket->monitor != NULL && ps_zmq_monitor_read(socket, &event, &value)) {
         if (event == ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL ||
             event == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL ||
             event == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH) {

@@ -41,7 +41,11 @@ static void on_turn(struct ps_task *task)
      * below): a doomed one ends the walk early, and its turn is posted again. */
     for (struct ps_list *item = wire->sockets.next; item != &wire->sockets;) {
         struct ps_zmq_socket *socket = PS_CONTAINER_OF(item, struct ps_zmq_socket, node);
-        if (socket->dirty) {
+        if (socket->fresh) {
+            socket->fresh = false;
+            ps_zmq_monitor_drain(socket);
+        }
+        if (socket->dirty && socket->watched) {
             ps_zmq_receive(socket);
         }
         if (!socket->watched) {
@@ -117,6 +121,7 @@ static void zmq_wire_close(struct ps_wire *base)
 {
     struct ps_zmq_wire *wire = wire_of(base);
     struct ps_list *item;
+    ps_zmq_settle(wire);
     close_doomed(wire);
     while ((item = ps_list_pop_front(&wire->sockets)) != NULL) {
         struct ps_zmq_socket *socket = PS_CONTAINER_OF(item, struct ps_zmq_socket, node);
@@ -174,10 +179,27 @@ void ps_zmq_drop_peer(struct ps_zmq_peer *peer)
     ps_zmq_unref_peer(peer);
 }
 
+/* The end has queued its goodbye: zmq_settle.c waits for the answer. */
+static void await_answer(struct ps_zmq_socket *socket, const struct ps_zmq_peer *peer)
+{
+    if (!socket->listening) {
+        socket->awaited = peer->connected ? 1 : 0;
+        return;
+    }
+    uint64_t key = (uint64_t)peer->fd + 1;
+    if (peer->fd >= 0 && ps_map_get(&socket->open, key) == socket &&
+        ps_map_put(&socket->open, key, &socket->awaited, NULL) == PS_OK) {
+        socket->awaited++;
+    }
+}
+
 static void zmq_hangup(struct ps_wire_peer *base)
 {
     struct ps_zmq_peer *peer = (struct ps_zmq_peer *)(void *)base;
     struct ps_zmq_socket *socket = peer->socket;
+    if (socket != NULL && socket->wire->closing) {
+        await_answer(socket, peer);
+    }
     ps_zmq_drop_peer(peer);
     if (socket != NULL && !socket->listening) {
         struct ps_zmq_wire *wire = socket->wire;

@@ -1,5 +1,6 @@
 /* The ZeroMQ transport's parts: zmq_wire.c (slots), zmq_socket.c (sockets and their
- * options, monitors), zmq_receive.c (frames in), zmq_send.c (frames out).
+ * options, monitors), zmq_receive.c (frames in), zmq_send.c (frames out), zmq_settle.c
+ * (closing).
  *
  * One context, with one IO thread, for each end.  A ROUTER for each address listened at,
  * a DEALER for each dialed link.  Wire form: [head + records][payload]; the second part
@@ -57,11 +58,13 @@ struct ps_zmq_socket {
     void *socket, *monitor;
     struct ps_fd_watch watch, monitor_watch;
     bool listening, dirty, watched;
+    bool fresh; /* its monitor has not been read since the watches stand */
     struct ps_zmq_peer *dialed; /* the one peer of a DEALER */
+    size_t awaited;             /* closing: peers that have not answered the goodbye */
     /* ROUTER: */
-    struct ps_map by_id;        /* routing id -> struct ps_zmq_peer */
-    struct ps_map by_fd;        /* 1 + descriptor -> struct ps_zmq_peer */
-    struct ps_map open;         /* 1 + descriptor -> anything: accepted, not broken */
+    struct ps_map by_id; /* routing id -> struct ps_zmq_peer */
+    struct ps_map by_fd; /* 1 + descriptor -> struct ps_zmq_peer */
+    struct ps_map open;  /* 1 + descriptor -> accepted, not broken; &awaited: see there */
     struct ps_list peers, gone; /* gone: broken; told when all they sent is read */
     char url[PS_URL_BYTES];
 };
@@ -94,6 +97,14 @@ void ps_zmq_socket_unwatch(struct ps_zmq_socket *socket);
 void ps_zmq_socket_close(struct ps_zmq_socket *socket);
 /* Reads what the monitor has to say. */
 void ps_zmq_monitor_drain(struct ps_zmq_socket *socket);
+
+/* One event; false when there is none. */
+bool ps_zmq_monitor_read(struct ps_zmq_socket *socket, unsigned *event_out,
+                         uint32_t *value_out);
+
+/* ---- zmq_settle.c ---- */
+/* Waits, bounded, until the peers that were told goodbye have read everything. */
+void ps_zmq_settle(struct ps_zmq_wire *wire);
 
 /* ---- zmq_receive.c ---- */
 struct ps_zmq_buf;
