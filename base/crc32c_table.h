@@ -1,6 +1,6 @@
-/* The tables of crc32c.c: entry i of table 0 is the CRC-32C of the byte i, table k is table
- * k-1 moved on by one zero byte; tests/unit/base/str_test.c computes the CRC bit by bit and
- * compares. */
+/* The tables of crc32c.c: entry i of table 0 is the CRC-32C of the byte i, table k is
+ * table k-1 moved on by one zero byte; tests/unit/base/str_test.c computes the CRC bit by
+ * bit and compares. */
 #ifndef PENSTOCK_BASE_CRC32C_TABLE_H
 #define PENSTOCK_BASE_CRC32C_TABLE_H
 

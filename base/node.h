@@ -24,7 +24,8 @@ struct ps_node {
     struct ps_faults *faults;
     struct ps_loop *loop; /* the node's control loop: scheduler link, timers; started */
     struct ps_sim *sim;   /* NULL in the real world */
-    char sim_name[32];    /* the simulation's name of this node: the one it was opened under */
+    char sim_name[32]; /* the simulation's name of this node: the one it was opened under
+                        */
     void *net_world; /* the simulated or in-process network this node is on; see net/net.h
                       */
     void *kvstore; /* the membership that the node's dist stores share; kvstore/dist.c */

@@ -56,11 +56,13 @@ const char *ps_settings_text(const struct ps_settings *settings, enum ps_setting
 int ps_settings_choice(const struct ps_settings *settings, enum ps_setting_id id);
 bool ps_settings_is_set(const struct ps_settings *settings, enum ps_setting_id id);
 /* The variable the value came from, as the user spelled it; the plain name when unset. */
-const char *ps_settings_variable(const struct ps_settings *settings, enum ps_setting_id id);
+const char *ps_settings_variable(const struct ps_settings *settings,
+                                 enum ps_setting_id id);
 
 enum ps_settings_format { PS_SETTINGS_TEXT, PS_SETTINGS_MARKDOWN, PS_SETTINGS_JSON };
-/* Every row with value, source, range, unit, readers and documentation.  Markdown shows the
- * defaults instead of values, so that it is the same everywhere (docs/settings.md). */
+/* Every row with value, source, range, unit, readers and documentation.  Markdown shows
+ * the defaults instead of values, so that it is the same everywhere (docs/settings.md).
+ */
 void ps_settings_print(const struct ps_settings *settings, enum ps_settings_format format,
                        struct ps_str *out);
 

@@ -36,8 +36,8 @@ PS_MUST_CHECK enum ps_status ps_parse_bool(const char *text,
                                            bool *out); /* 0/1/true/.../no */
 
 /* The name of 'names' (NULL-terminated) nearest to 'word' by edit distance, ignoring
- * case; NULL when none is near (distance above a third of the word's length, at least 2, and
- * at most half of it). */
+ * case; NULL when none is near (distance above a third of the word's length, at least 2,
+ * and at most half of it). */
 const char *ps_nearest(const char *word, const char *const *names);
 /* For lists in pieces: only a name nearer than *best counts, which is lowered then; begin
  * with SIZE_MAX. */

@@ -47,8 +47,8 @@ static inline size_t ps_align_up(size_t n, size_t align) /* align: power of two 
 #define PS_ANNOTATE(x)
 #endif
 #define PS_CAPABILITY(name) PS_ANNOTATE(capability(name))
-/* Says which lock guards a field.  Clang resolves sibling members in C only from version 20 on, so the
- * field form is for readers; the function forms below are checked. */
+/* Says which lock guards a field.  Clang resolves sibling members in C only from version
+ * 20 on, so the field form is for readers; the function forms below are checked. */
 #define PS_GUARDED_BY(m)
 #define PS_REQUIRES(...) PS_ANNOTATE(requires_capability(__VA_ARGS__))
 #define PS_EXCLUDES(...) PS_ANNOTATE(locks_excluded(__VA_ARGS__))
