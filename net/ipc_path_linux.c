@@ -131,7 +131,6 @@ void ps_ipc_remove(const char *directory)
     if (dir == NULL) {
         return;
     }
-    /* libzmq has unlinked its sockets; what is left would only keep the directory. */
     const struct dirent *entry;
     while ((entry = readdir(dir)) != NULL) {
         if (entry->d_name[0] != '.') {

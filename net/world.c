@@ -177,8 +177,11 @@ static void half_breaks(struct ps_half *half)
     }
     ps_mutex_lock(&world->mutex);
     if (half->dialed) {
-        /* Dialed again when somebody listens there. */
-        ps_list_push_back(&world->waiting, &half->waiting);
+        /* Dialed again, now or when somebody listens there. */
+        struct ps_memory_wire *listener = ps_strmap_get(&world->listeners, half->url);
+        if (listener == NULL || !ps_half_join(world, half, listener)) {
+            ps_list_push_back(&world->waiting, &half->waiting);
+        }
     } else {
         half->hung = true;
         ps_list_remove(&half->node);

@@ -48,7 +48,7 @@ struct ps_memory_wire {
     bool closing, swept;
     struct ps_list node_in_world;
     struct ps_list halves;
-    struct ps_list mailbox; /* parcels: inproc's to be read, sim's in flight */
+    struct ps_list mailbox;     /* parcels: inproc's to be read, sim's in flight */
     struct ps_parcel *arriving; /* on the loop's stack: a kill may leave it there */
     struct ps_doorbell bell;
 };

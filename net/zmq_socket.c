@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define RECONNECT_MIN_MS 20
 #define RECONNECT_MAX_MS 1000
@@ -132,6 +133,9 @@ void ps_zmq_socket_close(struct ps_zmq_socket *socket)
     }
     if (socket->socket != NULL) {
         (void)zmq_close(socket->socket);
+    }
+    if (socket->bound_path[0] != '\0') {
+        (void)unlink(socket->bound_path); /* libzmq leaves it */
     }
     ps_map_fini(&socket->by_id);
     ps_map_fini(&socket->by_fd);

@@ -311,6 +311,8 @@ static enum ps_status zmq_listen(struct ps_wire *base, const char *url,
     }
     if (wire->ops->local) {
         memcpy(url_out, bind, sizeof(bind));
+        snprintf(socket->bound_path, sizeof(socket->bound_path), "%s",
+                 bind + strlen("ipc://"));
     } else {
         snprintf(url_out, PS_URL_BYTES, "tcp://%s:%u", host, (unsigned)port);
     }

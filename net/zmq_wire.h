@@ -67,6 +67,7 @@ struct ps_zmq_socket {
     struct ps_map open;  /* 1 + descriptor -> accepted, not broken; &awaited: see there */
     struct ps_list peers, gone; /* gone: broken; told when all they sent is read */
     char url[PS_URL_BYTES];
+    char bound_path[PS_URL_BYTES]; /* of a unix socket we listen at; or "" */
 };
 
 struct ps_zmq_peer {
@@ -128,6 +129,7 @@ PS_MUST_CHECK enum ps_status ps_ipc_path(const struct ps_node *node, const char 
                                          uint64_t number, char directory[PS_URL_BYTES],
                                          char url_out[PS_URL_BYTES],
                                          struct ps_error *err);
+/* Removes a private directory and whatever sockets are left in it. */
 void ps_ipc_remove(const char *directory);
 
 #endif
