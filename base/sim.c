@@ -87,7 +87,8 @@ static struct ps_sim_node *running_node(const struct ps_sim *sim)
 
 struct ps_sim_node *ps_sim_owner(struct ps_sim *sim)
 {
-    return is_running(sim) ? running_node(sim) : sim->entered;
+    struct ps_sim_node *node = running_node(sim);
+    return node != NULL ? node : sim->entered;
 }
 
 const char *ps_sim_running_node(const struct ps_sim *sim)

@@ -27,7 +27,8 @@ uint64_t ps_sim_now_ns(const struct ps_sim *sim);
 void ps_sim_trace(struct ps_sim *sim, const char *label, uint64_t a, uint64_t b);
 
 /* Loops and programs created from now on belong to node 'name' (copied); NULL = to
- * nobody.  What a running program or handler creates belongs to its own node. */
+ * nobody.  What a running program or handler of a node creates belongs to that node
+ * instead. */
 void ps_sim_enter_node(struct ps_sim *sim, const char *name);
 /* The node never runs again.  Called by a program or a handler of that very node, it does
  * not return: the world switches away and never comes back.  What it holds, its stack

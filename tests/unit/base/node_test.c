@@ -192,6 +192,67 @@ static void a_kill_ends_one_simulated_node_and_leaves_the_others(void **state)
     ps_sim_destroy(sim);
 }
 
+/* A program of nobody that opens two nodes: each has its own name in the world. */
+struct opener {
+    struct ps_sim *sim;
+    struct ps_node *nodes[2];
+};
+
+static void open_two(void *arg)
+{
+    struct opener *opener = arg;
+    struct ps_error err = {0};
+    assert_int_equal(open_node("a", opener->sim, NULL, NULL, &opener->nodes[0], &err),
+                     PS_OK);
+    assert_int_equal(open_node("b", opener->sim, NULL, NULL, &opener->nodes[1], &err),
+                     PS_OK);
+}
+
+static void open_own(void *arg)
+{
+    struct opener *opener = arg;
+    struct ps_error err = {0};
+    assert_int_equal(open_node(NULL, opener->sim, NULL, NULL, &opener->nodes[0], &err),
+                     PS_OK);
+}
+
+static void a_node_belongs_to_the_program_that_opens_it(void **state)
+{
+    struct ps_sim *sim = NULL;
+    (void)state;
+    assert_int_equal(ps_sim_create(1, &sim), PS_OK);
+    struct opener two = {.sim = sim}, own = {.sim = sim};
+    assert_int_equal(ps_sim_spawn(sim, "two", open_two, &two), PS_OK);
+    assert_int_equal(ps_sim_run_programs(sim, PS_NS_PER_S), PS_OK);
+    ps_sim_enter_node(sim, "worker0");
+    assert_int_equal(ps_sim_spawn(sim, "own", open_own, &own), PS_OK);
+    ps_sim_enter_node(sim, NULL);
+    assert_int_equal(ps_sim_run_programs(sim, PS_NS_PER_S), PS_OK);
+    assert_string_equal(two.nodes[0]->sim_name, "a");
+    assert_string_equal(two.nodes[1]->sim_name, "b");
+    assert_string_equal(own.nodes[0]->sim_name, "worker0");
+    ps_node_close(two.nodes[0]);
+    ps_node_close(two.nodes[1]);
+    ps_node_close(own.nodes[0]);
+    ps_sim_destroy(sim);
+}
+
+static void every_point_can_be_armed_by_its_name(void **state)
+{
+    (void)state;
+    const char *const *points = ps_fault_points();
+    for (size_t i = 0; points[i] != NULL; i++) {
+        struct ps_faults *faults = NULL;
+        const struct ps_fault_rule rule = {points[i], PS_FAULT_FAIL, 1, 0};
+        assert_int_equal(ps_faults_create(&faults), PS_OK);
+        assert_int_equal(ps_faults_arm(faults, &rule), PS_OK);
+        ps_faults_destroy(faults);
+        for (size_t k = 0; k < i; k++) {
+            assert_string_not_equal(points[i], points[k]);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -200,6 +261,8 @@ int main(void)
         cmocka_unit_test(verbose_raises_the_level_of_net),
         cmocka_unit_test(a_fault_point_fails_at_its_nth_passing),
         cmocka_unit_test(a_kill_ends_a_real_process),
+        cmocka_unit_test(a_node_belongs_to_the_program_that_opens_it),
+        cmocka_unit_test(every_point_can_be_armed_by_its_name),
         cmocka_unit_test(a_kill_ends_one_simulated_node_and_leaves_the_others),
     };
     return cmocka_run_group_tests_name("node", tests, NULL, NULL);
