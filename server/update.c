@@ -4,12 +4,9 @@
 #include "server/update.h"
 
 #include "base/util.h"
-
-#include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
-
 #include "kernels/reduce.h"
+
+#include <string.h>
 
 #define HYPER_BYTES 1024
 
@@ -140,8 +137,8 @@ static enum ps_status get_state(struct ps_entry *entry, uint64_t tag,
     struct ps_blocks *blocks = entry->env->blocks;
     bool had_master = (entry->state_tag & 1) != 0 && entry->state != NULL;
     bool changes = entry->state_tag != tag || entry->state_bytes != layout->total;
-    void *saved = NULL, *state;
-    bool fresh;
+    void *saved = NULL, *state = NULL;
+    bool fresh = false;
     enum ps_status status = PS_ENOMEM;
     if (changes && had_master && layout->master) {
         saved = ps_blocks_get(blocks, layout->master_bytes);
@@ -172,8 +169,8 @@ enum ps_status ps_update_apply(const struct ps_update_rule *rule, struct ps_entr
                                const struct ps_entry_update *update, struct ps_error *err)
 {
     const struct ps_optimizer *optimizer = ps_update_rule_at(rule, update->step);
-    struct layout layout;
-    void *state;
+    struct layout layout = {0};
+    void *state = NULL;
     PS_TRY(plan(rule, optimizer, entry, &layout, err));
     PS_TRY(get_state(entry, tag_of(optimizer, &layout), &layout, update, &state, err));
     struct ps_optimizer_key_state key = {
