@@ -270,6 +270,7 @@ static enum ps_status open_end(struct ps_scheduler *s, const char *url,
     memcpy(options.self.uuid, s->uuid, sizeof(s->uuid));
     if (url == NULL) {
         PS_TRY(ps_root_listen_url(s->node->settings, listen_url, err));
+        PS_TRY(ps_root_make_dir(s->node->settings, err));
         url = listen_url;
     }
     PS_TRY(ps_net_end_open(&options, &s->end, err));

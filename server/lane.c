@@ -120,8 +120,7 @@ static enum ps_status lane_url(const struct server_lane *lane, const char *base,
                                char out[PS_URL_BYTES], struct ps_error *err)
 {
     if (base == NULL) {
-        return ps_root_lane_url(lane->server->node->settings, (uint32_t)getpid(),
-                                lane->index, out, err);
+        return ps_root_lane_url(lane->server->node->settings, out, err);
     }
     int n = snprintf(out, PS_URL_BYTES, "%s-%u", base, lane->index);
     return n > 0 && n < PS_URL_BYTES

@@ -1,10 +1,14 @@
 /* Addresses from settings.  With TRANSPORT=ipc and a plain host (DMLC_LOCAL=1) the
- * scheduler's socket is <JOB_DIR>/scheduler-<ROOT_PORT>, or lies in a directory of the
- * user's under /tmp; net makes and checks the directory's mode. */
+ * scheduler's socket is <JOB_DIR>/scheduler-<ROOT_PORT>, or lies in the directory
+ * penstock-<uid> under TMPDIR; both ends find it without talking. */
 #include "kvstore/shard/root.h"
 
+#include "base/str.h"
+
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 bool ps_root_is_loopback(const char *host)
@@ -24,19 +28,38 @@ static bool wants_ipc(const struct ps_settings *settings)
     return strcmp(transport, "ipc") == 0;
 }
 
-/* The directory of this job's sockets, without a slash at the end. */
+/* The directory of the scheduler's socket, without a slash at the end. */
 static void socket_dir(const struct ps_settings *settings, char out[PS_URL_BYTES])
 {
     const char *dir = ps_settings_text(settings, PS_SET_JOB_DIR);
-    const char *root = ps_settings_text(settings, PS_SET_ROOT_URI);
-    const char *slash = strrchr(root, '/');
+    const char *base = ps_settings_text(settings, PS_SET_TMPDIR);
     if (dir[0] != '\0') {
         (void)snprintf(out, PS_URL_BYTES, "%s", dir);
-    } else if (strncmp(root, "ipc:///", 7) == 0 && slash > root + 6) {
-        (void)snprintf(out, PS_URL_BYTES, "%.*s", (int)(slash - root - 6), root + 6);
     } else {
-        (void)snprintf(out, PS_URL_BYTES, "/tmp/penstock-%u", (unsigned)getuid());
+        (void)snprintf(out, PS_URL_BYTES, "%s/penstock-%u",
+                       base[0] != '\0' ? base : "/tmp", (unsigned)geteuid());
     }
+}
+
+enum ps_status ps_root_make_dir(const struct ps_settings *settings, struct ps_error *err)
+{
+    char dir[PS_URL_BYTES];
+    struct stat st;
+    if (!wants_ipc(settings) ||
+        strstr(ps_settings_text(settings, PS_SET_ROOT_URI), "://") != NULL) {
+        return PS_OK;
+    }
+    socket_dir(settings, dir);
+    if (mkdir(dir, 0700) != 0 && errno != EEXIST) {
+        return ps_error_set(err, PS_EPERM, "socket directory %s: %s", dir,
+                            strerror(errno));
+    }
+    if (lstat(dir, &st) != 0 || !S_ISDIR(st.st_mode) || st.st_uid != geteuid() ||
+        (st.st_mode & 077) != 0) {
+        return ps_error_set(err, PS_EPERM,
+                            "socket directory %s: must be yours and mode 0700", dir);
+    }
+    return PS_OK;
 }
 
 static enum ps_status put_url(char url_out[PS_URL_BYTES], struct ps_error *err,
@@ -179,16 +202,13 @@ enum ps_status ps_root_listen_url(const struct ps_settings *settings,
     return PS_OK;
 }
 
-enum ps_status ps_root_lane_url(const struct ps_settings *settings, uint32_t pid,
-                                uint32_t lane, char url_out[PS_URL_BYTES],
-                                struct ps_error *err)
+enum ps_status ps_root_lane_url(const struct ps_settings *settings,
+                                char url_out[PS_URL_BYTES], struct ps_error *err)
 {
     const char *bind_host = ps_settings_text(settings, PS_SET_BIND_HOST);
-    char dir[PS_URL_BYTES], host[PS_URL_BYTES], name[48];
+    char host[PS_URL_BYTES];
     if (wants_ipc(settings)) {
-        socket_dir(settings, dir);
-        (void)snprintf(name, sizeof(name), "/server-%u-%u", pid, lane);
-        return put_url(url_out, err, "ipc://", dir, name);
+        return put_url(url_out, err, "ipc://*", "", "");
     }
     root_host(settings, host);
     if (bind_host[0] == '\0') {

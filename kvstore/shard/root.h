@@ -16,10 +16,13 @@ PS_MUST_CHECK enum ps_status ps_root_dial_url(const struct ps_settings *settings
 PS_MUST_CHECK enum ps_status ps_root_listen_url(const struct ps_settings *settings,
                                                 char url_out[PS_URL_BYTES],
                                                 struct ps_error *err);
-/* Where a server's lane listens: the root's transport, its own host, any free port; or
- * ipc:// in the root's directory, named by 'pid' and 'lane'. */
+/* Makes (mode 0700) and checks the directory of the scheduler's socket, where the
+ * settings and not a whole address name it.  Errors: PS_EPERM. */
+PS_MUST_CHECK enum ps_status ps_root_make_dir(const struct ps_settings *settings,
+                                              struct ps_error *err);
+/* Where a server's lane listens: the root's transport; its host with any free port, or a
+ * path that net chooses ("ipc://" and a star). */
 PS_MUST_CHECK enum ps_status ps_root_lane_url(const struct ps_settings *settings,
-                                              uint32_t pid, uint32_t lane,
                                               char url_out[PS_URL_BYTES],
                                               struct ps_error *err);
 /* "127.0.0.1", "::1", "localhost", 127.x.y.z, "". */
