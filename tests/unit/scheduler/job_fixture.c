@@ -117,14 +117,14 @@ static void on_failed(void *ctx, const struct ps_error *err)
 {
     struct job_member *member = ctx;
     assert_false(member->failed);
-    member->failed = true;
+    member->failed = member->over = true;
     member->err = *err;
 }
 
 static void on_left(void *ctx, enum ps_status status)
 {
     struct job_member *member = ctx;
-    member->left = true;
+    member->left = member->over = true;
     member->left_status = status;
 }
 

@@ -19,6 +19,7 @@ struct job_member {
     struct ps_member *member;
     enum ps_role role;
     bool joined, failed, stopped, left;
+    bool over; /* failed or left */
     enum ps_status left_status;
     struct ps_error err;
     unsigned entries, optimizers, hypers, quorums, statuses; /* requests served */

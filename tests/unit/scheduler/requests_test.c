@@ -345,6 +345,49 @@ static void status_tells_members_servers_keys_and_placement(void **state)
     job_close(&job);
 }
 
+/* ---- bodies that are not what they should be ---- */
+
+static void case_074_bodies_of_garbage_are_answered_with_an_error(void **state)
+{
+    static const unsigned kinds[] = {PS_KIND_REGISTER,  PS_KIND_BARRIER, PS_KIND_KEYS,
+                                     PS_KIND_OPTIMIZER, PS_KIND_HYPER,   PS_KIND_STATUS,
+                                     PS_KIND_HEARTBEAT, PS_KIND_ENTRIES, PS_KIND_QUORUM,
+                                     PS_KIND_STOP,      PS_KIND_ABORT};
+    static const uint64_t sizes[] = {10};
+    struct job job;
+    struct job_call call;
+    struct ps_rng rng;
+    (void)state;
+    job_open(&job, 60, 2, 1, NULL);
+    job_start(&job);
+    ps_rng_init(&rng, 60);
+    struct job_member *worker = job_find(&job, PS_ROLE_WORKER, 1);
+    for (size_t i = 0; i < 60 * PS_COUNT(kinds); i++) {
+        unsigned kind = kinds[i % PS_COUNT(kinds)];
+        struct ps_buf *body = job_keys_body("s", sizes, 1, false); /* something like it */
+        size_t flips = ps_rng_below(&rng, 8) + (kind == PS_KIND_KEYS);
+        for (size_t k = 0; k < flips; k++) {
+            size_t at = ps_rng_below(&rng, body->size);
+            ((unsigned char *)body->data)[at] = (unsigned char)ps_rng_u64(&rng);
+        }
+        if (i % 7 == 0) {
+            ps_buf_release(body);
+            body = NULL;
+        }
+        job_call(&call, worker, kind, body);
+        if (kind == PS_KIND_ENTRIES || kind == PS_KIND_ABORT || kind == PS_KIND_BARRIER) {
+            assert_int_not_equal(call.status, PS_OK);
+        }
+        job_call_fini(&call);
+    }
+    assert_false(job.ended);
+    assert_false(job_find(&job, PS_ROLE_WORKER, 0)->failed);
+    job_call(&call, worker, PS_KIND_KEYS, job_keys_body("fresh", sizes, 1, false));
+    assert_int_equal(call.status, PS_OK);
+    job_call_fini(&call);
+    job_close(&job);
+}
+
 /* ---- the way out ---- */
 
 static void done_takes_a_worker_out_of_the_quorum_of_every_server(void **state)
@@ -412,6 +455,7 @@ int main(void)
         cmocka_unit_test(the_same_optimizer_of_every_worker_is_one),
         cmocka_unit_test(a_hyper_sent_again_counts_once_and_changes_go_in_order),
         cmocka_unit_test(status_tells_members_servers_keys_and_placement),
+        cmocka_unit_test(case_074_bodies_of_garbage_are_answered_with_an_error),
         cmocka_unit_test(done_takes_a_worker_out_of_the_quorum_of_every_server),
         cmocka_unit_test(case_110_the_job_ends_when_all_workers_have_left),
         cmocka_unit_test(a_server_that_never_leaves_does_not_hold_the_end_for_ever),
