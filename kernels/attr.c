@@ -95,8 +95,10 @@ static bool parse_tuple(const char *text, struct ps_shape *out)
         }
         if (*p == ',') {
             p++;
-        } else if (close == '\0' || *p != close) {
+        } else if (close == '\0') {
             break;
+        } else if (*p != close) {
+            return false;
         }
     }
     while (isspace((unsigned char)*p)) {
