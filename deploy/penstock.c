@@ -4,21 +4,13 @@
 #include "base/options.h"
 #include "base/str.h"
 #include "base/util.h"
-#include "deploy/build_info.h"
 #include "deploy/commands.h"
+#include "scheduler/commands.h"
+#include "server/commands.h"
+#include "worker/commands.h"
 
 #include <stdio.h>
 #include <string.h>
-
-#if PENSTOCK_HAVE_SCHEDULER
-#include "scheduler/commands.h"
-#endif
-#if PENSTOCK_HAVE_SERVER
-#include "server/commands.h"
-#endif
-#if PENSTOCK_HAVE_WORKER
-#include "worker/commands.h"
-#endif
 
 struct subcommand {
     const char *name;
@@ -29,16 +21,10 @@ struct subcommand {
 /* In the order of `penstock help`; ends with a row without a name. */
 static const struct subcommand subcommands[] = {
     {"launch", ps_cmd_launch, "start a whole job on this machine"},
-#if PENSTOCK_HAVE_WORKER
     {"train", ps_cmd_train, "train a network, alone or as a worker of a job"},
-#endif
-#if PENSTOCK_HAVE_SERVER
     {"server", ps_cmd_server, "run a server of a job"},
-#endif
-#if PENSTOCK_HAVE_SCHEDULER
     {"scheduler", ps_cmd_scheduler, "run the scheduler of a job"},
     {"status", ps_cmd_status, "ask a running scheduler about its job"},
-#endif
     {"settings", ps_cmd_settings, "print every setting with its value and meaning"},
     {"version", ps_cmd_version, "print versions of this program and its libraries"},
     {NULL, NULL, NULL}};

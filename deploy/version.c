@@ -3,13 +3,10 @@
 
 #include "base/options.h"
 #include "deploy/build_info.h"
+#include "kernels/kernels.h"
 
 #include <stdio.h>
 #include <zmq.h>
-
-#if PENSTOCK_HAVE_KERNELS
-#include "kernels/kernels.h"
-#endif
 
 #if defined(__clang__)
 #define COMPILER "clang " __clang_version__
@@ -22,7 +19,6 @@
 /* Which BLAS core was picked decides the speed by a factor of five. */
 static void print_kernels(void)
 {
-#if PENSTOCK_HAVE_KERNELS
     struct ps_kernels *kernels = NULL;
     struct ps_str text = {0};
     if (ps_kernels_create(NULL, NULL, &kernels, NULL) == PS_OK) {
@@ -31,7 +27,6 @@ static void print_kernels(void)
     }
     ps_kernels_destroy(kernels);
     ps_str_fini(&text);
-#endif
 }
 
 static void print_version(void)
