@@ -50,8 +50,11 @@ static void answer(struct ps_server *server, struct ps_net_link *link,
                    const struct ps_link_head *head, const struct ps_error *err,
                    struct ps_buf *body)
 {
-    struct ps_buf *words =
-        err->status != PS_OK ? ps_msg_error_pack(err->text) : ps_buf_retain(body);
+    struct ps_buf *words = body != NULL ? ps_buf_retain(body) : NULL;
+    if (err->status != PS_OK) {
+        ps_buf_release(words);
+        words = ps_msg_error_pack(err->text);
+    }
     struct ps_frame frame = {.payload = words,
                              .payload_bytes = words != NULL ? words->size : 0};
     if (server->member != NULL && link == ps_member_link(server->member)) {
