@@ -160,11 +160,11 @@ static void open_server(struct cluster *cluster, uint32_t index)
     struct ps_error err = {.status = PS_OK};
     struct node_slot *slot = &cluster->servers[index];
     char url[PS_URL_BYTES];
-    bool in_world = is(cluster, "inproc") || is(cluster, "sim");
+    bool named = !is(cluster, "tcp"); /* ports choose themselves */
     (void)snprintf(url, sizeof(url), "%s://server-%" PRIu32, cluster->options.transport,
                    index);
     open_node(cluster, slot, "server", index);
-    struct ps_server_options options = {.node = slot->node, .url = in_world ? url : NULL};
+    struct ps_server_options options = {.node = slot->node, .url = named ? url : NULL};
     if (ps_server_open(&options, &slot->server, &err) != PS_OK) {
         fail_msg("server %" PRIu32 ": %s", index, err.text);
     }
