@@ -30,9 +30,10 @@ PS_INLINE float ps_exp_f32(float x)
     p = p * r + 1.6666665459e-1F;
     p = p * r + 5.0000001201e-1F;
     p = p * (r * r) + r + 1.0F;
-    /* 2^(n-1), doubled after: n may be 128 */
-    uint32_t exponent = ps_f32_bits(t) - ps_f32_bits(magic) + 126U;
-    float y = p * ps_bits_f32(exponent << 23) * 2.0F;
+    /* 2^n as a product of two: n may be 128 or -126, where one factor would overflow */
+    int32_t power = (int32_t)(ps_f32_bits(t) - ps_f32_bits(magic)), part = power >> 1;
+    float y = p * ps_bits_f32((uint32_t)(part + 127) << 23) *
+              ps_bits_f32((uint32_t)(power - part + 127) << 23);
     y = x > 88.72284F ? INFINITY : y;
     return x < -87.33654F ? 0.0F : y;
 }
