@@ -90,7 +90,10 @@ static void lane_main(void *arg)
     ps_engine_set_inside(engine, true);
     ps_threaded_lock(engine);
     for (;;) {
-        if (lane->ready.by_priority || lane->ready.count == 0) {
+        /* An inbox may wait while this lane has work for all its threads.  Pushers leave
+         * their operations there while a wake-up is on its way, so whoever goes on to
+         * run something must look for work for those who sleep. */
+        if (lane->ready.by_priority || lane->ready.count == 0 || lane->idle > 0) {
             ps_threaded_resolve(engine);
         }
         struct ps_block *block = ps_ready_pop(&lane->ready);
