@@ -166,7 +166,8 @@ static enum ps_status train(struct world *world, const struct flags *f,
     struct ps_trainer_options options = {
         .node = world->node,
         .epochs = f->num_epochs,
-        .load_epoch = f->load_epoch - 1, /* checkpoint N is what epoch N-1 left */
+        /* Checkpoint N is what epoch N-1 left. */
+        .load_epoch = f->load_epoch > 0 ? f->load_epoch - 1 : -1,
         .max_steps = f->max_steps,
         .train = &world->train,
         .test = &world->test,
