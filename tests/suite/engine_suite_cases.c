@@ -155,16 +155,17 @@ static void case_013_thread_counts_out_of_range_are_refused(void **state)
 
 /* ---- 15 ---- */
 
-#if defined(__SANITIZE_THREAD__)
-enum { OPS_15 = 40000, OPS_15_NAIVE = 2000 };
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#define SANITIZED 1
 #elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-enum { OPS_15 = 40000, OPS_15_NAIVE = 2000 };
-#else
-enum { OPS_15 = 1000000, OPS_15_NAIVE = 10000 };
+#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
+#define SANITIZED 1
 #endif
+#endif
+#if defined(SANITIZED)
+enum { OPS_15 = 40000, OPS_15_POOLED = 10000, OPS_15_NAIVE = 2000 };
 #else
-enum { OPS_15 = 1000000, OPS_15_NAIVE = 10000 };
+enum { OPS_15 = 1000000, OPS_15_POOLED = 100000, OPS_15_NAIVE = 10000 };
 #endif
 
 enum { THREADS_15 = 16, HELD_15 = 8192 };
@@ -219,7 +220,9 @@ static void case_015_many_threads_complete_ops_out_of_order(void **state)
     static struct completers completers;
     struct ps_thread threads[THREADS_15] = {{.started = false}};
     struct ps_var *vars[64];
-    int ops = suite_type == PS_ENGINE_NAIVE ? OPS_15_NAIVE : OPS_15;
+    int ops = suite_type == PS_ENGINE_NAIVE    ? OPS_15_NAIVE
+              : suite_type == PS_ENGINE_POOLED ? OPS_15_POOLED
+                                               : OPS_15;
     memset(&completers, 0, sizeof(completers));
     ps_mutex_init(&completers.lock);
     ps_cond_init(&completers.cond);
