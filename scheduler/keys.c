@@ -241,6 +241,7 @@ static enum ps_status send_entries(struct ps_scheduler *s, const struct ps_msg_k
 {
     struct key_batch *batch;
     struct ps_sched_fanout *fanout;
+    PS_TRY(PS_FAULT(s->node, "scheduler.before_entries"));
     PS_TRY(collect_batch(s, msg, &batch));
     if (batch->count == 0) {
         free(batch);
@@ -253,10 +254,7 @@ static enum ps_status send_entries(struct ps_scheduler *s, const struct ps_msg_k
                                               .what = "entries",
                                               .done = on_entries,
                                               .ctx = batch};
-    enum ps_status status = PS_FAULT(s->node, "scheduler.before_entries");
-    if (status == PS_OK) {
-        status = ps_sched_fanout_create(&options, &fanout);
-    }
+    enum ps_status status = ps_sched_fanout_create(&options, &fanout);
     if (status != PS_OK) {
         for (size_t i = 0; i < batch->count; i++) {
             (void)ps_map_remove(&s->pending_keys, batch->handles[i]);
