@@ -73,11 +73,6 @@ void ps_sim_enter_node(struct ps_sim *sim, const char *name)
     sim->entered = node;
 }
 
-static bool is_running(const struct ps_sim *sim)
-{
-    return sim->current_program != NULL || sim->current_loop != NULL;
-}
-
 static struct ps_sim_node *running_node(const struct ps_sim *sim)
 {
     return sim->current_program != NULL ? sim->current_program->node
@@ -390,7 +385,7 @@ enum ps_status ps_sim_run_programs(struct ps_sim *sim, uint64_t limit_ns)
 {
     static const _Atomic bool unused = false;
     uint64_t deadline;
-    assert(!is_running(sim));
+    assert(sim->current_program == NULL && sim->current_loop == NULL);
     if (__builtin_add_overflow(sim->now_ns, limit_ns, &deadline)) {
         deadline = PS_NEVER;
     }
