@@ -20,6 +20,10 @@ bool ps_nic_towards(const char *target, char host_out[PS_HOST_BYTES]);
 /* The IPv4 address of a name, dotted; asks the resolver when it is no number. */
 PS_MUST_CHECK enum ps_status
 ps_host_resolve(const char *name, char host_out[PS_HOST_BYTES], struct ps_error *err);
+/* bbr, the default of some kernels, paces even where there is no wire and starves when
+ * the cores are busy; libzmq has no option for it.  Gives a loopback TCP connection
+ * cubic, where there is one; does nothing to any other descriptor. */
+void ps_tcp_tune_loopback(int fd);
 /* The process that listens at TCP port 'port'; 0 when it cannot be found. */
 uint32_t ps_port_owner(uint16_t port);
 /* Where ZeroMQ binds ("tcp://a.b.c.d:port") for 'url', and the host that peers dial: the

@@ -10,6 +10,7 @@
 #include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -151,6 +152,17 @@ bool ps_nic_towards(const char *target, char host_out[PS_HOST_BYTES])
                  inet_ntop(AF_INET, &from.sin_addr, host_out, PS_HOST_BYTES) != NULL;
     close(fd);
     return found;
+}
+
+void ps_tcp_tune_loopback(int fd)
+{
+    static const char name[] = "cubic";
+    struct sockaddr_in peer;
+    socklen_t size = sizeof(peer);
+    if (getpeername(fd, (struct sockaddr *)&peer, &size) == 0 && size == sizeof(peer) &&
+        peer.sin_family == AF_INET && ntohl(peer.sin_addr.s_addr) >> 24 == 127) {
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, sizeof(name) - 1);
+    }
 }
 
 /* The inode of the socket that listens at 'port', from one of /proc/net/tcp{,6}; 0: none.

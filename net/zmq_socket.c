@@ -1,9 +1,11 @@
 /* ZeroMQ sockets: their options, their monitors, their watches.
  *
- * Congestion control has no option in libzmq (bbr is this kernel's default, slower than
- * cubic on loopback); it stays the system's.  Thread: the end's loop. */
+ * Congestion control has no option in libzmq, but the monitor tells the descriptors: see
+ * ps_tcp_tune_loopback.  A descriptor that was closed and used again meanwhile is at
+ * worst another loopback connection.  Thread: the end's loop. */
 #include "net/zmq_wire.h"
 
+#include "net/nic.h"
 #include "net/secure.h"
 
 #include <errno.h>
@@ -20,10 +22,10 @@
 #define KEEPALIVE_IDLE_S 10
 #define KEEPALIVE_INTERVAL_S 5
 #define KEEPALIVE_COUNT 3
-#define MONITORED                                                                  \
-    (ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_HANDSHAKE_SUCCEEDED | \
-     ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |  \
-     ZMQ_EVENT_HANDSHAKE_FAILED_AUTH)
+#define MONITORED                                                           \
+    (ZMQ_EVENT_CONNECTED | ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED |    \
+     ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | \
+     ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH)
 
 struct option {
     int name, value;
@@ -285,7 +287,13 @@ void ps_zmq_monitor_drain(struct ps_zmq_socket *socket)
             PS_LOG_LIMITED(socket->wire->node->log, &socket->wire->garbage_limit, WARN,
                            NET, "%s: a connection spoke no protocol of ours (0x%x)",
                            socket->url, event);
-        } else if (socket->listening) {
+            continue;
+        }
+        if (!socket->wire->ops->local &&
+            (event == ZMQ_EVENT_CONNECTED || event == ZMQ_EVENT_ACCEPTED)) {
+            ps_tcp_tune_loopback((int)value);
+        }
+        if (socket->listening) {
             accepted_event(socket, event, value);
         } else {
             dialed_event(socket, event);

@@ -23,7 +23,8 @@ static enum ps_status on_hello(void *ctx, struct ps_net_link *link,
     (void)link;
     (void)peer;
     count(side, &side->hellos);
-    return side->refuse == NULL ? PS_OK : ps_error_set(err, PS_EPERM, "%s", side->refuse);
+    const char *words = side->refuse;
+    return words == NULL ? PS_OK : ps_error_set(err, PS_EPERM, "%s", words);
 }
 
 static void on_up(void *ctx, struct ps_net_link *link)
@@ -54,8 +55,10 @@ static void *on_place(void *ctx, struct ps_net_link *link, const struct ps_frame
 static void on_landed(void *ctx, struct ps_net_link *link, const struct ps_frame *frame)
 {
     struct net_side *side = ctx;
-    if (side->on_landed != NULL) {
-        side->on_landed(side, link, frame);
+    void (*landed)(struct net_side *, struct ps_net_link *, const struct ps_frame *) =
+        side->on_landed;
+    if (landed != NULL) {
+        landed(side, link, frame);
     }
     if (side->echo && frame->head.req != 0) {
         struct ps_frame body = {.records = frame->records,
@@ -84,15 +87,20 @@ static const struct ps_net_handler handler = {.hello = on_hello,
 static void keep_log(void *arg, const char *line, size_t size)
 {
     struct net_side *side = arg;
-    size_t at = atomic_fetch_add(&side->log_size, size);
-    if (at + size < sizeof(side->log)) {
-        memcpy(side->log + at, line, size);
+    ps_mutex_lock(&side->log_mutex);
+    if (side->log_size + size < sizeof(side->log)) {
+        memcpy(side->log + side->log_size, line, size);
+        side->log_size += size;
     }
+    ps_mutex_unlock(&side->log_mutex);
 }
 
 bool net_rig_logged(struct net_side *side, const char *words)
 {
-    return strstr(side->log, words) != NULL;
+    ps_mutex_lock(&side->log_mutex);
+    bool found = strstr(side->log, words) != NULL;
+    ps_mutex_unlock(&side->log_mutex);
+    return found;
 }
 
 void net_rig_node(struct net_rig *rig, struct net_side *side, const char *name,
@@ -108,6 +116,7 @@ void net_rig_node(struct net_rig *rig, struct net_side *side, const char *name,
                                       .log_sink_arg = side};
     struct ps_error err;
     side->rig = rig;
+    ps_mutex_init(&side->log_mutex);
     if (rig->sim != NULL) {
         ps_sim_enter_node(rig->sim, name);
     }

@@ -7,6 +7,7 @@
 #define PENSTOCK_TESTS_SUITE_NET_RIG_H
 
 #include "base/sim.h"
+#include "base/thread.h"
 #include "net/net.h"
 
 #include <stdatomic.h>
@@ -17,20 +18,21 @@ struct net_side {
     struct net_rig *rig;
     struct ps_node *node;
     struct ps_net_end *end;
-    struct ps_net_link *link; /* the newest one that is up */
+    struct ps_net_link *_Atomic link; /* the newest one that is up */
     struct ps_event changed;
     char url[PS_URL_BYTES];
     _Atomic uint64_t ups, downs, landed, readies, hellos, bytes;
     struct ps_error down_error;
+    struct ps_mutex log_mutex;
     char log[8192];
-    _Atomic size_t log_size;
+    size_t log_size;
     /* what a test wants */
-    const char *refuse; /* hello: refuse with these words */
-    void *place;        /* place: where payloads go; NULL = buffers */
-    bool echo;          /* landed: answer with the request's records and payload */
-    void (*on_landed)(struct net_side *side, struct ps_net_link *link,
-                      const struct ps_frame *frame);
-    void *user;
+    const char *_Atomic refuse; /* hello: refuse with these words */
+    void *_Atomic place;        /* place: where payloads go; NULL = buffers */
+    _Atomic bool echo; /* landed: answer with the request's records and payload */
+    void (*_Atomic on_landed)(struct net_side *side, struct ps_net_link *link,
+                              const struct ps_frame *frame);
+    void *_Atomic user;
 };
 
 struct net_rig {

@@ -182,7 +182,7 @@ static void check_records(struct net_side *side, struct ps_net_link *link,
                           const struct ps_frame *frame)
 {
     (void)link;
-    bool *ok = side->user;
+    _Atomic bool *ok = side->user;
     *ok = frame->record_count == 3 && frame->records->size == 3 * PS_RECORD_BYTES &&
           net_rig_payload_ok(frame->records->data, 3 * PS_RECORD_BYTES, 9) &&
           (frame->head.flags & PS_FLAG_BUNDLE) != 0 && frame->payload_bytes == 50;
@@ -191,7 +191,7 @@ static void check_records(struct net_side *side, struct ps_net_link *link,
 static void records_travel_with_the_head(void **state)
 {
     struct net_rig *rig = *state;
-    bool ok = false;
+    _Atomic bool ok = false;
     rig->server.user = &ok;
     rig->server.on_landed = check_records;
     rig->server.echo = true;
