@@ -1,0 +1,76 @@
+/* A oneDNN primitive with its tensors, as convolution's three directions use it: two
+ * tensors read, one written, each in the library's layout with a reorder to or from our
+ * dense one where they differ.
+ *
+ * Inner tensors and scratchpad lie in the run's workspace, so a run allocates nothing:
+ *   [ inner of a | inner of b | inner of result | scratchpad | dense temporary ]
+ * Memory objects get their addresses at run time.  Private to the room; only compiled
+ * where oneDNN is built in.  Threads: as a plan. */
+#ifndef PENSTOCK_KERNELS_ONEDNN_STAGE_H
+#define PENSTOCK_KERNELS_ONEDNN_STAGE_H
+
+#include "base/status.h"
+#include "base/util.h"
+#include "kernels/onednn_ops.h"
+
+/* What the stages of one plan share. */
+struct ps_onednn_lane {
+    dnnl_engine_t engine;
+    dnnl_stream_t stream;
+    dnnl_primitive_attr_t attr; /* scratchpad mode user */
+    int threads;
+};
+
+/* Errors: PS_EUNSUPPORTED; fini takes a half-built one. */
+PS_MUST_CHECK enum ps_status ps_onednn_lane_init(struct ps_onednn_lane *lane,
+                                                 const struct ps_onednn *onednn,
+                                                 int threads);
+void ps_onednn_lane_fini(struct ps_onednn_lane *lane);
+
+/* One tensor of a stage. */
+struct ps_onednn_side {
+    dnnl_memory_t dense, inner;
+    dnnl_primitive_t reorder; /* NULL: the dense layout is used as it is */
+    size_t offset;            /* of the inner tensor in the workspace */
+    int slot;                 /* DNNL_ARG_* */
+};
+
+struct ps_onednn_stage {
+    dnnl_primitive_t primitive;
+    struct ps_onednn_side a, b, result; /* two read, one written */
+    dnnl_memory_t bias, scratch;
+    int bias_slot;
+    size_t scratch_offset, temporary_offset, bytes;
+};
+
+/* Which memory descriptors of a primitive, under which arguments, against which dense
+ * tensors. */
+struct ps_onednn_stage_shape {
+    dnnl_query_t a, b, result; /* which memory descriptors of the primitive */
+    int a_slot, b_slot, result_slot, bias_slot;
+    const dnnl_memory_desc_t *a_dense, *b_dense, *result_dense;
+    size_t temporary; /* bytes of a dense temporary */
+};
+
+/* 'bias' NULL: none.  Errors: PS_EUNSUPPORTED; fini takes a half-built one. */
+PS_MUST_CHECK enum ps_status
+ps_onednn_stage_init(const struct ps_onednn_lane *lane, struct ps_onednn_stage *stage,
+                     const_dnnl_primitive_desc_t pd,
+                     const struct ps_onednn_stage_shape *shape,
+                     const dnnl_memory_desc_t *bias);
+void ps_onednn_stage_fini(struct ps_onednn_stage *stage);
+/* dense: addresses of a, b, result, bias. */
+PS_MUST_CHECK enum ps_status ps_onednn_stage_run(const struct ps_onednn_lane *lane,
+                                                 const struct ps_onednn_stage *stage,
+                                                 void *const dense[4], char *workspace);
+
+/* The same dimensions as 'dense', layout left to the library. */
+PS_MUST_CHECK enum ps_status ps_onednn_any_layout(const dnnl_memory_desc_t *dense,
+                                                  dnnl_memory_desc_t *any);
+
+static inline size_t ps_onednn_align(size_t n)
+{
+    return ps_align_up(n, 64);
+}
+
+#endif
