@@ -147,14 +147,19 @@ enum ps_status ps_onednn_any_layout(const dnnl_memory_desc_t *dense,
                : PS_EUNSUPPORTED;
 }
 
-/* Points a side at its dense memory, and returns what the primitive works on. */
-static dnnl_memory_t bind(const struct ps_onednn_side *side, void *dense, char *workspace)
+/* Points a side at its dense memory, and returns what the primitive works on.  The inner
+ * handle is set only when it moved: setting it clears the padding, which the reorder or
+ * the primitive writes anyway. */
+static dnnl_memory_t bind(struct ps_onednn_side *side, void *dense, char *workspace)
 {
     dnnl_memory_set_data_handle(side->dense, dense);
     if (side->reorder == NULL) {
         return side->dense;
     }
-    dnnl_memory_set_data_handle(side->inner, workspace + side->offset);
+    if (side->bound != workspace + side->offset) {
+        side->bound = workspace + side->offset;
+        dnnl_memory_set_data_handle(side->inner, side->bound);
+    }
     return side->inner;
 }
 
@@ -169,8 +174,8 @@ static bool reorder(const struct ps_onednn_side *side, dnnl_stream_t stream, boo
 }
 
 enum ps_status ps_onednn_stage_run(const struct ps_onednn_lane *lane,
-                                   const struct ps_onednn_stage *stage,
-                                   void *const dense[4], char *workspace)
+                                   struct ps_onednn_stage *stage, void *const dense[4],
+                                   char *workspace)
 {
     dnnl_exec_arg_t args[5] = {
         {stage->a.slot, bind(&stage->a, dense[0], workspace)},

@@ -31,6 +31,7 @@ void ps_onednn_lane_fini(struct ps_onednn_lane *lane);
 struct ps_onednn_side {
     dnnl_memory_t dense, inner;
     dnnl_primitive_t reorder; /* NULL: the dense layout is used as it is */
+    char *bound;              /* where 'inner' points now */
     size_t offset;            /* of the inner tensor in the workspace */
     int slot;                 /* DNNL_ARG_* */
 };
@@ -61,7 +62,7 @@ ps_onednn_stage_init(const struct ps_onednn_lane *lane, struct ps_onednn_stage *
 void ps_onednn_stage_fini(struct ps_onednn_stage *stage);
 /* dense: addresses of a, b, result, bias. */
 PS_MUST_CHECK enum ps_status ps_onednn_stage_run(const struct ps_onednn_lane *lane,
-                                                 const struct ps_onednn_stage *stage,
+                                                 struct ps_onednn_stage *stage,
                                                  void *const dense[4], char *workspace);
 
 /* The same dimensions as 'dense', layout left to the library. */

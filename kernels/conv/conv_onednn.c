@@ -246,7 +246,7 @@ static void *target(const struct ps_op_run *run, int input, void *temporary)
 enum ps_status ps_onednn_conv_backward(struct ps_onednn_conv *conv,
                                        const struct ps_op_run *run)
 {
-    const struct ps_onednn_stage *stage = &conv->backward_weight;
+    struct ps_onednn_stage *stage = &conv->backward_weight;
     bool bias = conv->has_bias && ps_wants(run, BIAS);
     if (ps_wants(run, WEIGHT) || bias) {
         char *weight_copy = (char *)run->workspace + stage->temporary_offset;

@@ -146,8 +146,15 @@ void fixture_close(struct fixture *f)
     ps_op_destroy(f->op);
 }
 
+/* Other plans write the workspace between runs: nothing in it may be relied on. */
+static void poison(struct fixture *f, bool backward)
+{
+    memset(f->workspace, 0xff, ps_op_plan_workspace(f->plan, backward));
+}
+
 void fixture_forward(struct fixture *f)
 {
+    poison(f, false);
     enum ps_status status = ps_op_forward(f->plan, &f->run, &f->err);
     if (status != PS_OK) {
         fail_msg("%s", f->err.text);
@@ -156,6 +163,7 @@ void fixture_forward(struct fixture *f)
 
 void fixture_backward(struct fixture *f)
 {
+    poison(f, true);
     enum ps_status status = ps_op_backward(f->plan, &f->run, &f->err);
     if (status != PS_OK) {
         fail_msg("%s", f->err.text);
