@@ -31,7 +31,7 @@ none='nowhere:'
     calls 'sleep|usleep|nanosleep|clock_nanosleep|clock_gettime|gettimeofday|time|thrd_sleep' \
         'base/|tests/bench/' 'time comes from base/clock.h'
     calls 'rand|srand|random|srandom|drand48|getrandom|getentropy' 'base/' 'random numbers come from base/rng.h'
-    calls 'pthread_cond_[a-z]+|pthread_create|pthread_mutex_[a-z]+|sem_wait' 'base/' \
+    calls 'pthread_cond_[a-z]+|pthread_create|pthread_mutex_[a-z]+|sem_wait' 'base/|tests/' \
         'threads and waits come from base/thread.h'
     calls 'fsync|fdatasync|syncfs' 'base/' 'files go through base/fs.h'
     calls 'fork|vfork|system|popen|posix_spawn' 'deploy/launch_(child|front)_linux\.c:|tests/' \
