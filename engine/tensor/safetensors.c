@@ -17,7 +17,6 @@ enum { HEADER_ALIGN = 8, PREFIX_BYTES = 8, PATH_BYTES = 4096 };
 static enum ps_status check_name(struct ps_strmap *seen, const char *name,
                                  struct ps_error *err)
 {
-    static char present;
     json_t *utf8 = name[0] != '\0' ? json_string(name) : NULL; /* NULL when not UTF-8 */
     bool usable = utf8 != NULL && strcmp(name, "__metadata__") != 0;
     json_decref(utf8);
@@ -30,7 +29,7 @@ static enum ps_status check_name(struct ps_strmap *seen, const char *name,
     if (ps_strmap_get(seen, name) != NULL) {
         return ps_error_set(err, PS_EEXIST, "tensor %.64s is in the list twice", name);
     }
-    if (ps_strmap_put(seen, name, &present, NULL) != PS_OK) {
+    if (ps_strmap_put(seen, name, seen, NULL) != PS_OK) {
         return ps_error_set(err, PS_ENOMEM, "out of memory");
     }
     return PS_OK;
