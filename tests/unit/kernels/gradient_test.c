@@ -231,7 +231,7 @@ static bool in_table(const char *name)
     }
     for (size_t i = 0; i < PS_COUNT(others); i++) {
         if (strcmp(others[i], name) == 0) {
-            return true; /* loss heads: loss_test.c */
+            return true; /* loss heads: loss_heads_test.c */
         }
     }
     return false;

@@ -168,12 +168,12 @@ struct pool_job {
 
 #define T float
 #define NAME(x) x##_f32
-#include "kernels/pool/pool.inc"
+#include "kernels/pool/pooling.inc"
 #undef T
 #undef NAME
 #define T double
 #define NAME(x) x##_f64
-#include "kernels/pool/pool.inc"
+#include "kernels/pool/pooling.inc"
 #undef T
 #undef NAME
 
