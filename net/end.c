@@ -89,16 +89,19 @@ static enum ps_status fill_self(struct ps_net_end *end)
         memcpy(self->host, "localhost", sizeof("localhost"));
     }
     self->host[sizeof(self->host) - 1] = '\0';
-    if (self->nonce != 0) {
-        return PS_OK;
-    }
+    uint64_t random[2];
     if (end->node->sim != NULL) {
         /* The simulation's generator is the only source that repeats. */
-        self->nonce = ps_rng_u64(ps_sim_rng(end->node->sim)) | 1;
-        return PS_OK;
+        random[0] = ps_rng_u64(ps_sim_rng(end->node->sim));
+        random[1] = ps_rng_u64(ps_sim_rng(end->node->sim));
+    } else {
+        PS_TRY(ps_random_bytes(random, sizeof(random)));
     }
-    PS_TRY(ps_random_bytes(&self->nonce, sizeof(self->nonce)));
-    self->nonce |= 1; /* 0 means: not set */
+    if (self->nonce == 0) {
+        self->nonce = random[0] | 1; /* 0 means: not set */
+    }
+    /* Ends of one process may share a nonce; their links still differ by number. */
+    end->next_dial = (uint32_t)random[1] >> 1;
     return PS_OK;
 }
 

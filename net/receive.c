@@ -45,7 +45,8 @@ static enum ps_status check_ids(struct ps_net_link *link, const struct ps_link_h
                                 struct ps_error *err)
 {
     const struct ps_net_end *end = link->end;
-    if (head->src != link->hello.member) {
+    /* 0: sent before it knew its number. */
+    if (head->src != link->hello.member && head->src != PS_MEMBER_NONE) {
         if (link->hello.member != PS_MEMBER_NONE) {
             return ps_error_set(err, PS_EPROTO,
                                 "source is member %" PRIu32 ", the link's is %" PRIu32,

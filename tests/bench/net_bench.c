@@ -1,6 +1,6 @@
 /* Request and reply of one payload size between two processes, ours against raw ZeroMQ.
  *
- *   net_bench [tcp|ipc ...]     rows: R,group,name,bytes,metric,value
+ *   net_bench [tcp|ipc [BYTES]]     rows: R,group,name,bytes,metric,value
  *
  * Both echo what they get, without touching it, over ROUTER and DEALER sockets, payloads
  * handed over without a copy; raw blocks in zmq_msg_recv, ours runs a loop, checks heads
@@ -8,6 +8,7 @@
  * does.  us_rtt: one request at a time; GB/s: bytes both ways with WINDOW_BYTES (at least
  * 2 requests) on their way.  The measurements of one size follow each other directly;
  * the machine is noisy: take ratios of one run, medians of several. */
+#include "base/str.h"
 #include "net/net.h"
 
 #include <errno.h>
@@ -34,7 +35,7 @@ static size_t window_of(size_t bytes)
     return PS_MIN(PS_MAX(WINDOW_BYTES / bytes, (size_t)2), (size_t)WINDOW_MAX);
 }
 
-static void die(const char *what)
+static _Noreturn void die(const char *what)
 {
     fprintf(stderr, "net_bench: %s: %s\n", what, strerror(errno));
     exit(1);
@@ -287,7 +288,7 @@ static pid_t start(void (*server)(int report, const char *url), const char *url,
                    char url_out[PS_URL_BYTES])
 {
     int ends[2];
-    pid_t pid;
+    pid_t pid = -1;
     if (pipe(ends) != 0 || (pid = fork()) < 0) {
         die("fork");
     }
@@ -346,7 +347,7 @@ static void compare(const char *scheme, void *socket, struct bench *bench, char 
     row(scheme, "penstock", bytes, "latency_of_zmq", median(our_rtt) / median(raw_rtt));
 }
 
-static void bench_scheme(const char *scheme)
+static void bench_scheme(const char *scheme, uint64_t only)
 {
     static const size_t sizes[] = {4u << 10, 64u << 10, 1u << 20,
                                    4u << 20, 16u << 20, 64u << 20};
@@ -380,7 +381,9 @@ static void bench_scheme(const char *scheme)
         die("link");
     }
     for (size_t i = 0; i < PS_COUNT(sizes); i++) {
-        compare(scheme, socket, bench, data, place, sizes[i]);
+        if (only == 0 || only == sizes[i]) {
+            compare(scheme, socket, bench, data, place, sizes[i]);
+        }
     }
     kill(raw_pid, SIGKILL);
     kill(our_pid, SIGKILL);
@@ -402,16 +405,17 @@ static void bench_scheme(const char *scheme)
 
 int main(int argc, char **argv)
 {
-    if (argc < 2) {
-        bench_scheme("tcp");
-        bench_scheme("ipc");
+    uint64_t only = 0;
+    bool known = argc < 2 || strcmp(argv[1], "tcp") == 0 || strcmp(argv[1], "ipc") == 0;
+    if (!known || argc > 3 || (argc == 3 && ps_parse_u64(argv[2], &only) != PS_OK)) {
+        fprintf(stderr, "usage: net_bench [tcp|ipc [BYTES]]\n");
+        return 64;
     }
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "tcp") != 0 && strcmp(argv[i], "ipc") != 0) {
-            fprintf(stderr, "usage: net_bench [tcp|ipc ...]\n");
-            return 64;
-        }
-        bench_scheme(argv[i]);
+    if (argc < 2) {
+        bench_scheme("tcp", 0);
+        bench_scheme("ipc", 0);
+    } else {
+        bench_scheme(argv[1], only);
     }
     return 0;
 }

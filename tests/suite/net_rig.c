@@ -40,7 +40,9 @@ static void on_down(void *ctx, struct ps_net_link *link, const struct ps_error *
     if (side->link == link) {
         side->link = NULL;
     }
-    side->down_error = *err;
+    if (atomic_load(&side->downs) == 0) {
+        side->down_error = *err; /* the first; tests read it while others may follow */
+    }
     count(side, &side->downs);
 }
 
