@@ -140,10 +140,35 @@ const char *ps_op_aux_name(const struct ps_op *op, int i)
     return op->def->aux[i];
 }
 
+/* Larger dims can only be garbage, and arithmetic below this bound cannot overflow. */
+static enum ps_status check_dims(const struct ps_op *op, const struct ps_shape shapes[],
+                                 int count, struct ps_error *err)
+{
+    const int64_t most = INT64_C(1) << 48;
+    char text[PS_SHAPE_TEXT_BYTES];
+    for (int i = 0; i < count; i++) {
+        bool right = shapes[i].ndim <= PS_MAX_DIM;
+        for (int d = 0; right && d < shapes[i].ndim; d++) {
+            right = shapes[i].dim[d] >= -1 && shapes[i].dim[d] <= most;
+        }
+        if (!right) {
+            return PS_OP_FAIL(
+                op, err, PS_ESHAPE,
+                "shape %.100s: accepted are at most %d dims of at most 2^48",
+                shapes[i].ndim <= PS_MAX_DIM ? ps_shape_text(&shapes[i], text)
+                                             : "of too many dims",
+                PS_MAX_DIM);
+        }
+    }
+    return PS_OK;
+}
+
 enum ps_status ps_op_infer_shape(const struct ps_op *op, struct ps_shape in[],
                                  struct ps_shape out[], struct ps_shape aux[],
                                  struct ps_error *err)
 {
+    PS_TRY(check_dims(op, in, op->input_count, err));
+    PS_TRY(check_dims(op, out, op->output_count, err));
     return op->def->infer_shape(op, in, out, aux, err);
 }
 

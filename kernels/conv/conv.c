@@ -190,7 +190,10 @@ static enum ps_status prepare(struct ps_op_plan *plan, struct ps_error *err)
             &plan->workspace_forward, &plan->workspace_backward);
     }
     if (state->onednn == NULL) {
-        size_t bytes = ps_conv_plain_workspace(&state->geometry, plan->dtype);
+        size_t bytes;
+        if (!ps_conv_plain_workspace(&state->geometry, plan->dtype, &bytes)) {
+            return PS_OP_FAIL(plan->op, err, PS_ENOMEM, "the column buffer is too large");
+        }
         plan->workspace_forward = bytes;
         plan->workspace_backward = plan->training ? bytes : 0;
     }

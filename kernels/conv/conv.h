@@ -6,7 +6,9 @@
 #include "kernels/onednn.h"
 #include "kernels/op_def.h"
 
-size_t ps_conv_plain_workspace(const struct ps_conv_geometry *g, int dtype);
+/* Bytes of one column buffer; false when they overflow. */
+bool ps_conv_plain_workspace(const struct ps_conv_geometry *g, int dtype,
+                             size_t *bytes_out);
 void ps_conv_plain_forward(struct ps_op_plan *plan, const struct ps_conv_geometry *g,
                            const struct ps_op_run *run);
 void ps_conv_plain_backward(struct ps_op_plan *plan, const struct ps_conv_geometry *g,

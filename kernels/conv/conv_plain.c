@@ -38,10 +38,13 @@ static struct block block_of(const struct ps_conv_geometry *g)
     return b;
 }
 
-size_t ps_conv_plain_workspace(const struct ps_conv_geometry *g, int dtype)
+bool ps_conv_plain_workspace(const struct ps_conv_geometry *g, int dtype,
+                             size_t *bytes_out)
 {
     struct block b = block_of(g);
-    return (size_t)(b.columns * b.pixels) * ps_dtype_size(dtype);
+    size_t count;
+    return ps_mul_size((size_t)b.columns, (size_t)b.pixels, &count) &&
+           ps_mul_size(count, ps_dtype_size(dtype), bytes_out);
 }
 
 static void *part(const struct ps_view *view, int64_t elements)

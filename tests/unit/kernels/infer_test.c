@@ -187,6 +187,9 @@ static void contradicting_shapes_are_refused(void **state)
     assert_contradiction("Pooling", "kernel=(5, 5)", PS_SHAPE(1, 1, 4, 4), U);
     assert_contradiction("Reshape", "shape=(5, -1)", PS_SHAPE(2, 3), U);
     assert_contradiction("sum", "axis=3", PS_SHAPE(2, 3), U);
+    assert_contradiction("sum", NULL, PS_SHAPE(INT64_MAX, 3), U);
+    assert_contradiction("Pooling", "kernel=(5, 5);pad=(4, 4)",
+                         PS_SHAPE(1, 1, INT64_MAX, INT64_MAX), U);
 }
 
 static void dtypes_are_inferred_and_cast_cuts_them(void **state)
