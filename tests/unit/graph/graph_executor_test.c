@@ -1,5 +1,5 @@
-/* Executors as a whole: networks against finite differences, one result on every engine
- * and under every plan, reshape, random numbers, failing operators. */
+/* Executors as a whole: a network against finite differences, reshape, random numbers,
+ * failing operators, the end. */
 #include "base/rng.h"
 #include "tests/unit/graph/graph_fixture.h"
 
@@ -13,15 +13,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-
-static void step(struct ps_executor *executor, bool training)
-{
-    struct ps_error err = {0};
-    if (ps_executor_forward(executor, training, &err) != PS_OK ||
-        (training && ps_executor_backward(executor, NULL, &err) != PS_OK)) {
-        fail_msg("%s", err.text);
-    }
-}
 
 /* ---- LeNet ---- */
 
@@ -39,7 +30,7 @@ static void fill_batch(struct ps_executor *executor, uint64_t seed)
 /* -sum log p[label]: what SoftmaxOutput's gradient descends (its sum over the batch). */
 static double loss_of(struct ps_executor *executor)
 {
-    step(executor, false);
+    run_step(executor, false);
     struct ps_tensor *out = ps_executor_output(executor, 0);
     struct ps_error err = {0};
     size_t rows = (size_t)ps_tensor_shape(out)->dim[0];
@@ -112,7 +103,7 @@ static void lenet_gradients_equal_finite_differences(void **state)
     }
     fill_parameters(executor, 9, 0.4f);
     fill_batch(executor, 5);
-    step(executor, true);
+    run_step(executor, true);
     for (size_t i = 0; i < ps_executor_argument_count(executor); i++) {
         if (ps_executor_gradient(executor, i) != NULL) {
             check_parameter(executor, i);
@@ -120,237 +111,6 @@ static void lenet_gradients_equal_finite_differences(void **state)
     }
     ps_executor_destroy(executor);
     ps_symbol_release(lenet);
-    world_close(&world);
-}
-
-/* ---- one result everywhere ---- */
-
-static struct ps_symbol *lenet_with_dropout(void)
-{
-    struct ps_builder *b = builder_new();
-    struct ps_symbol *x = ps_builder_variable(b, "data");
-    x = ps_builder_op(b, "Convolution", "conv", "kernel=(3,3) num_filter=4", x);
-    x = ps_builder_op(b, "BatchNorm", "bn", "fix_gamma=False", x);
-    x = ps_builder_op(b, "Activation", NULL, "act_type=relu", x);
-    x = ps_builder_op(b, "Pooling", NULL, "pool_type=max kernel=(2,2) stride=(2,2)", x);
-    struct ps_symbol *left = ps_builder_op(b, "FullyConnected", "l", "num_hidden=8", x);
-    struct ps_symbol *right = ps_builder_op(b, "FullyConnected", "r", "num_hidden=8", x);
-    x = ps_builder_op(b, "elemwise_add", NULL, NULL, left, right);
-    x = ps_builder_op(b, "Dropout", NULL, "p=0.5", x);
-    x = ps_builder_op(b, "FullyConnected", "fc", "num_hidden=5", x);
-    return finish(b, ps_builder_op(b, "SoftmaxOutput", "softmax", NULL, x));
-}
-
-/* Three steps of plain descent; all weights and aux states in a row.  Weights are changed
- * on this side, so that the test needs no optimizer. */
-static float *train(const struct graph_world *world, struct ps_symbol *symbol,
-                    enum ps_plan_kind plan, size_t *count_out)
-{
-    struct ps_error err = {0};
-    static const char *const no_gradient[] = {"data", "softmax_label", NULL};
-    struct ps_named_shape shape = {"data", PS_SHAPE(8, 1, 12, 12)};
-    struct ps_simple_bind bind = {.shapes = &shape,
-                                  .shape_count = 1,
-                                  .req = PS_GRAD_WRITE,
-                                  .no_gradient = no_gradient};
-    struct ps_bind_options options = world_options(world);
-    options.seed = 42;
-    options.plan = plan;
-    struct ps_executor *executor = NULL;
-    if (ps_executor_simple_bind(symbol, &options, &bind, &executor, &err) != PS_OK) {
-        fail_msg("%s", err.text);
-    }
-    fill_parameters(executor, 3, 0.3f);
-    float *all = NULL;
-    size_t count = 0;
-    for (uint64_t t = 0; t < 3; t++) {
-        fill_batch(executor, 100 + t);
-        step(executor, true);
-        count = 0;
-        for (size_t i = 0; i < ps_executor_argument_count(executor); i++) {
-            struct ps_tensor *gradient = ps_executor_gradient(executor, i);
-            if (gradient == NULL) {
-                continue;
-            }
-            size_t n = (size_t)ps_tensor_count(gradient);
-            float *g = tensor_get(gradient);
-            float *w = tensor_get(ps_executor_argument(executor, i));
-            all = realloc(all, (count + n) * sizeof(float));
-            for (size_t j = 0; j < n; j++) {
-                w[j] -= 0.01f * g[j];
-                all[count + j] = w[j];
-            }
-            tensor_set(ps_executor_argument(executor, i), w);
-            count += n;
-            free(g), free(w);
-        }
-    }
-    for (size_t i = 0; i < ps_executor_auxiliary_count(executor); i++) {
-        struct ps_tensor *aux = ps_executor_auxiliary(executor, i);
-        size_t n = (size_t)ps_tensor_count(aux);
-        float *values = tensor_get(aux);
-        all = realloc(all, (count + n) * sizeof(float));
-        memcpy(all + count, values, n * sizeof(float));
-        count += n;
-        free(values);
-    }
-    ps_executor_destroy(executor);
-    *count_out = count;
-    return all;
-}
-
-static void case_018_every_engine_gives_the_same_bits(void **state)
-{
-    (void)state;
-    static const struct {
-        int type;
-        const char *setting;
-    } engines[] = {{PS_ENGINE_NAIVE, NULL},
-                   {PS_ENGINE_POOLED, NULL},
-                   {PS_ENGINE_PER_DEVICE, NULL},
-                   {PS_ENGINE_PER_DEVICE, "CPU_WORKER_NTHREADS=4"}};
-    struct ps_symbol *symbol = lenet_with_dropout();
-    float *first = NULL;
-    size_t first_count = 0;
-    for (size_t i = 0; i < PS_COUNT(engines); i++) {
-        struct graph_world world;
-        world_open(&world, engines[i].type, engines[i].setting);
-        size_t count;
-        float *weights = train(&world, symbol, PS_PLAN_AUTO, &count);
-        if (first == NULL) {
-            first = weights;
-            first_count = count;
-        } else {
-            assert_int_equal(count, first_count);
-            assert_memory_equal(weights, first, count * sizeof(float));
-            free(weights);
-        }
-        world_close(&world);
-    }
-    free(first);
-    ps_symbol_release(symbol);
-}
-
-static void every_plan_gives_the_same_bits(void **state)
-{
-    (void)state;
-    static const enum ps_plan_kind plans[] = {PS_PLAN_NONE, PS_PLAN_BLOCKS,
-                                              PS_PLAN_OFFSETS, PS_PLAN_AUTO};
-    struct ps_symbol *symbol = lenet_with_dropout();
-    struct graph_world world;
-    world_open(&world, PS_ENGINE_PER_DEVICE, "CPU_WORKER_NTHREADS=4");
-    float *first = NULL;
-    for (size_t i = 0; i < PS_COUNT(plans); i++) {
-        size_t count;
-        float *weights = train(&world, symbol, plans[i], &count);
-        if (first == NULL) {
-            first = weights;
-        } else {
-            assert_memory_equal(weights, first, count * sizeof(float));
-            free(weights);
-        }
-    }
-    free(first);
-    world_close(&world);
-    ps_symbol_release(symbol);
-}
-
-/* 200 nodes over two arguments, each of one of a few operators on recent values. */
-static struct ps_symbol *random_graph(uint64_t seed)
-{
-    static const char *const unary[] = {"tanh", "sigmoid", "relu", "negative", "Flatten"};
-    static const char *const binary[] = {"elemwise_add", "elemwise_sub", "_maximum",
-                                         "broadcast_add"};
-    struct ps_rng rng;
-    ps_rng_init(&rng, seed);
-    struct ps_builder *b = builder_new();
-    struct ps_symbol *values[202] = {ps_builder_variable(b, "x"),
-                                     ps_builder_variable(b, "y")};
-    struct ps_symbol *outputs[8];
-    size_t count = 2, kept = 0;
-    for (; count < 202; count++) {
-        size_t back = PS_MIN(count, (size_t)10);
-        struct ps_symbol *p = values[count - 1 - ps_rng_below(&rng, back)];
-        struct ps_symbol *q = values[count - 1 - ps_rng_below(&rng, back)];
-        if (ps_rng_below(&rng, 2) == 0) {
-            values[count] = ps_builder_op(b, unary[ps_rng_below(&rng, 5)], NULL, NULL, p);
-        } else {
-            values[count] =
-                ps_builder_op(b, binary[ps_rng_below(&rng, 4)], NULL, NULL, p, q);
-        }
-        if (kept < 7 && ps_rng_below(&rng, 40) == 0) {
-            outputs[kept++] = values[count];
-        }
-    }
-    struct ps_symbol *both = /* so that each argument is used */
-        ps_builder_op(b, "elemwise_mul", NULL, NULL, values[0], values[1]);
-    outputs[kept++] =
-        ps_builder_op(b, "elemwise_add", NULL, NULL, values[count - 1], both);
-    struct ps_symbol *net = ps_builder_group(b, outputs, kept);
-    return finish(b, net);
-}
-
-static uint64_t run_random(const struct graph_world *world, struct ps_symbol *symbol,
-                           enum ps_plan_kind plan, struct ps_executor_memory *memory)
-{
-    struct ps_error err = {0};
-    struct ps_named_shape shapes[] = {{"x", PS_SHAPE(5, 7)}, {"y", PS_SHAPE(5, 7)}};
-    struct ps_simple_bind bind = {
-        .shapes = shapes, .shape_count = 2, .req = PS_GRAD_WRITE};
-    struct ps_bind_options options = world_options(world);
-    options.plan = plan;
-    struct ps_executor *executor = NULL;
-    if (ps_executor_simple_bind(symbol, &options, &bind, &executor, &err) != PS_OK) {
-        fail_msg("%s", err.text);
-    }
-    tensor_fill_random(ps_executor_find_argument(executor, "x"), 1, 1);
-    tensor_fill_random(ps_executor_find_argument(executor, "y"), 2, 1);
-    size_t outputs = ps_executor_output_count(executor);
-    struct ps_tensor *heads[8];
-    for (size_t i = 0; i < outputs; i++) {
-        assert_int_equal(ps_tensor_like(ps_executor_output(executor, i), &heads[i]),
-                         PS_OK);
-        tensor_fill_random(heads[i], 10 + i, 0.1f);
-    }
-    uint64_t hash = 0;
-    for (int t = 0; t < 2; t++) {
-        assert_int_equal(ps_executor_forward(executor, true, &err), PS_OK);
-        assert_int_equal(ps_executor_backward(executor, heads, &err), PS_OK);
-        struct ps_tensor *seen[10] = {ps_executor_find_gradient(executor, "x"),
-                                      ps_executor_find_gradient(executor, "y")};
-        for (size_t i = 0; i < outputs; i++) {
-            seen[2 + i] = ps_executor_output(executor, i);
-        }
-        for (size_t i = 0; i < 2 + outputs; i++) {
-            float *values = tensor_get(seen[i]);
-            hash = ps_hash_u64(hash ^ ps_hash_bytes(values, 35 * sizeof(float)));
-            free(values);
-        }
-    }
-    ps_executor_memory(executor, memory);
-    for (size_t i = 0; i < outputs; i++) {
-        ps_tensor_release(heads[i]);
-    }
-    ps_executor_destroy(executor);
-    return hash;
-}
-
-static void case_118_random_graphs_run_the_same_with_and_without_a_plan(void **state)
-{
-    (void)state;
-    struct graph_world world;
-    world_open(&world, PS_ENGINE_PER_DEVICE, "CPU_WORKER_NTHREADS=3");
-    for (uint64_t seed = 0; seed < 8; seed++) {
-        struct ps_symbol *symbol = random_graph(seed);
-        struct ps_executor_memory none, blocks, offsets;
-        uint64_t expected = run_random(&world, symbol, PS_PLAN_NONE, &none);
-        assert_true(run_random(&world, symbol, PS_PLAN_BLOCKS, &blocks) == expected);
-        assert_true(run_random(&world, symbol, PS_PLAN_OFFSETS, &offsets) == expected);
-        assert_true(blocks.internal_bytes < none.internal_bytes);
-        assert_true(blocks.unplanned_bytes == none.internal_bytes);
-        assert_int_equal(offsets.plan, PS_PLAN_OFFSETS);
-        ps_symbol_release(symbol);
-    }
     world_close(&world);
 }
 
@@ -444,7 +204,7 @@ static void dropout_draws_anew_each_step_and_the_same_for_a_seed(void **state)
         tensor_set(ps_executor_argument(executor, 0), ones);
         for (int t = 0; t < 3; t++) {
             if (run == 1) { /* an inference in between changes nothing */
-                step(executor, false);
+                run_step(executor, false);
                 tensor_expect(ps_executor_output(executor, 0), ones, 0);
             }
             assert_int_equal(ps_executor_forward(executor, true, &err), PS_OK);
@@ -507,8 +267,8 @@ static void pushes_still_run_when_the_executor_is_gone(void **state)
         struct ps_tensor *gradient =
             ps_tensor_retain(ps_executor_find_gradient(executor, "fc2_bias"));
         fill_parameters(executor, 1, 0.1f);
-        step(executor, true);
-        step(executor, true);
+        run_step(executor, true);
+        run_step(executor, true);
         ps_executor_destroy(executor);
         float *values = tensor_get(gradient);
         assert_true(fabsf(values[1]) > 0);
@@ -551,9 +311,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lenet_gradients_equal_finite_differences),
-        cmocka_unit_test(case_018_every_engine_gives_the_same_bits),
-        cmocka_unit_test(every_plan_gives_the_same_bits),
-        cmocka_unit_test(case_118_random_graphs_run_the_same_with_and_without_a_plan),
         cmocka_unit_test(a_reshaped_executor_shares_memory_with_its_parent),
         cmocka_unit_test(dropout_draws_anew_each_step_and_the_same_for_a_seed),
         cmocka_unit_test(an_operator_that_fails_names_its_node_at_the_wait),

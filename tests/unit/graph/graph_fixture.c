@@ -178,3 +178,42 @@ void fill_parameters(struct ps_executor *executor, uint64_t seed, float scale)
         }
     }
 }
+
+int world_setup(void **state)
+{
+    struct graph_world *world = calloc(1, sizeof(*world));
+    world_open(world, PS_ENGINE_PER_DEVICE, NULL);
+    *state = world;
+    return 0;
+}
+
+int world_teardown(void **state)
+{
+    world_close(*state);
+    free(*state);
+    return 0;
+}
+
+void run_forward(struct ps_executor *executor, bool training)
+{
+    struct ps_error err = {0};
+    if (ps_executor_forward(executor, training, &err) != PS_OK) {
+        fail_msg("forward: %s", err.text);
+    }
+}
+
+void run_backward(struct ps_executor *executor, struct ps_tensor *head)
+{
+    struct ps_error err = {0};
+    if (ps_executor_backward(executor, head == NULL ? NULL : &head, &err) != PS_OK) {
+        fail_msg("backward: %s", err.text);
+    }
+}
+
+void run_step(struct ps_executor *executor, bool training)
+{
+    run_forward(executor, training);
+    if (training) {
+        run_backward(executor, NULL);
+    }
+}

@@ -15,6 +15,9 @@ struct graph_world {
 /* 'setting' is one override ("CPU_WORKER_NTHREADS=4") or NULL. */
 void world_open(struct graph_world *world, int engine_type, const char *setting);
 void world_close(struct graph_world *world);
+/* As a group's setup and teardown: *state is a world with the default engine. */
+int world_setup(void **state);
+int world_teardown(void **state);
 struct ps_bind_options world_options(const struct graph_world *world);
 
 /* The parts of these calls that must succeed are asserted. */
@@ -34,6 +37,11 @@ struct ps_executor *simple_bind(const struct graph_world *world, struct ps_symbo
                                 enum ps_grad_req req);
 /* MNIST's LeNet with few filters, ending in SoftmaxOutput; data is [N,1,12,12]. */
 struct ps_symbol *small_lenet(void);
+/* Pushes; 'head' is the gradient of output 0, NULL for a loss. */
+void run_forward(struct ps_executor *executor, bool training);
+void run_backward(struct ps_executor *executor, struct ps_tensor *head);
+/* Forward, and backward of a loss when training. */
+void run_step(struct ps_executor *executor, bool training);
 /* Every argument but data and softmax_label gets the same seeded numbers. */
 void fill_parameters(struct ps_executor *executor, uint64_t seed, float scale);
 
