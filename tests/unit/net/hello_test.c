@@ -27,7 +27,7 @@ static struct ps_hello sample(void)
     hello.lane_count = 2;
     hello.nonce = UINT64_C(0x123456789abcdef0);
     hello.pid = 4711;
-    strcpy(hello.host, "node-7");
+    memcpy(hello.host, "node-7", sizeof("node-7"));
     return hello;
 }
 
