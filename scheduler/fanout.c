@@ -74,9 +74,8 @@ static void note_failure(struct target *target, enum ps_status status, const cha
     struct ps_sched_fanout *fanout = target->fanout;
     char label[PS_SCHED_LABEL_BYTES];
     if (fanout->first.status == PS_OK) {
-        (void)ps_error_set(&fanout->first, status, "%s: %s: %s",
-                           ps_sched_label(target->member, label), fanout->options.what,
-                           text);
+        (void)ps_error_set(&fanout->first, status, "%s: %s",
+                           ps_sched_label(target->member, label), text);
     }
 }
 

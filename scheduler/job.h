@@ -1,7 +1,7 @@
 /* The scheduler's state and what its files offer each other.  Private to scheduler.
  *
  * scheduler.c  lifecycle, dispatch      members.c    table, ranks, the job's begin
- * register.c   REGISTER
+ * register.c   REGISTER                 job_settings.c   the environment, checked
  * heartbeat.c  silence, loss, ABORT     barrier.c    barriers
  * keys.c       stores, placement        optimizer.c  OPTIMIZER, HYPER
  * status.c     STATUS                   leave.c      DONE, LEAVE, STOP, the end
@@ -118,6 +118,11 @@ struct ps_scheduler {
     char stop_why[128];
     struct ps_log_limit noise; /* faults that peers can repeat */
 };
+
+/* ---- job_settings.c ---- */
+/* Errors: PS_EINVAL naming the setting, what it is and what is accepted. */
+PS_MUST_CHECK enum ps_status ps_sched_read_settings(struct ps_scheduler *s,
+                                                    struct ps_error *err);
 
 /* ---- ask.c ---- */
 /* Remembers who asked, at the end of 'list'; the same request sent again is the same ask.
