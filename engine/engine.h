@@ -150,7 +150,8 @@ uint64_t ps_var_version(const struct ps_var *var);
  * while ENGINE_MAX_INFLIGHT operations are unfinished (not from inside an operation).
  * Errors: PS_EINVAL (an op without a function, a bad context),
  * PS_EUNSUPPORTED (a context without a lane here), PS_ENOMEM, PS_EFORK, PS_ECLOSED (the
- * engine is being destroyed). */
+ * engine is being destroyed).  An operation on a deleted variable ends with PS_EINVAL,
+ * seen by the next wait. */
 PS_MUST_CHECK enum ps_status ps_engine_push(struct ps_engine *engine,
                                             const struct ps_engine_op *op);
 

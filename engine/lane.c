@@ -73,7 +73,7 @@ static void lane_look(struct ps_engine *engine, struct ps_lane *lane)
     ps_threaded_unlock(engine);
     for (uint32_t poll = 0; poll < threaded->look_polls && !found; poll++) {
         for (int i = 0; i < PAUSES_OF_POLL; i++) {
-            __builtin_ia32_pause();
+            ps_threaded_pause();
         }
         found = atomic_load_explicit(&lane->called, memory_order_relaxed) ||
                 !inbox_is_empty(threaded);

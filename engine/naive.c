@@ -303,6 +303,20 @@ static enum ps_status naive_wait_all(struct ps_engine *engine, struct ps_error *
     return status;
 }
 
+/* Ends an operation whose program is gone. */
+static void abandon(struct ps_engine *engine, struct ps_block *block, bool entered)
+{
+    if (block->release != NULL) {
+        block->release(block->arg);
+    }
+    ps_mutex_lock(&engine->state);
+    if (!entered) {
+        ps_core_enter(engine, block);
+    }
+    ps_core_leave(engine, block, NULL);
+    unlock(engine);
+}
+
 static bool naive_stop(struct ps_engine *engine)
 {
     struct ps_naive *naive = engine->naive;
@@ -313,10 +327,22 @@ static bool naive_stop(struct ps_engine *engine)
     engine->closing = true;
     ps_mutex_unlock(&engine->push);
     ps_mutex_lock(&engine->state);
+    struct ps_block *out = naive->async_block;
     bool busy = naive->busy;
+    engine->skipping = true;
     unlock(engine);
-    if (busy) { /* a killed simulated program can leave its push for ever */
+    if (busy && engine->node->sim == NULL) {
+        PS_LOG(engine->node->log, ERROR, ENGINE,
+               "a thread is in a push at the engine's end, memory left");
         return false;
+    }
+    /* a simulated program that was killed in its push never comes back to it */
+    if (out != NULL) {
+        abandon(engine, out, true);
+    }
+    for (struct ps_block *block = take_deferred(engine); block != NULL;
+         block = take_deferred(engine)) {
+        abandon(engine, block, false);
     }
     ps_event_fini(&naive->async_done);
     free(naive);

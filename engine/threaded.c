@@ -33,7 +33,7 @@ void ps_threaded_lock(struct ps_engine *engine) PS_NO_THREAD_SAFETY
         if (ps_mutex_try_lock(&engine->state)) {
             return;
         }
-        __builtin_ia32_pause();
+        ps_threaded_pause();
     }
     ps_mutex_lock(&engine->state);
 }

@@ -131,6 +131,44 @@ static void an_op_that_nobody_can_complete_fails_instead_of_hanging(void **state
     assert_non_null(strstr(err.text, "pull: nothing is left that could complete it"));
 }
 
+static void count_release(void *arg)
+{
+    ((struct answer *)arg)->number++;
+}
+
+static void push_released(void *arg)
+{
+    struct answer *answer = arg;
+    struct ps_engine_op op = {.name = "pull",
+                              .start = start,
+                              .arg = answer,
+                              .release = count_release,
+                              .writes = &answer->world->var,
+                              .write_count = 1,
+                              .kind = PS_ENGINE_ASYNC};
+    answer->push_status = ps_engine_push(answer->world->engine, &op);
+}
+
+static void the_end_releases_what_a_killed_program_left(void **state)
+{
+    struct world *world = *state;
+    struct answer answer = {
+        .world = world, .delay_ns = PS_NEVER, .push_status = PS_EINTERNAL};
+    ps_sim_enter_node(world->sim, "victim");
+    assert_int_equal(ps_sim_spawn(world->sim, "program", push_released, &answer), PS_OK);
+    ps_sim_enter_node(world->sim, NULL);
+    ps_sim_run_for(world->sim, PS_NS_PER_MS);
+    assert_non_null(answer.done);
+    ps_sim_kill_node(world->sim, "victim");
+    ps_engine_destroy(world->engine);
+    assert_int_equal(answer.number, 1);
+    assert_int_equal(answer.push_status, PS_EINTERNAL); /* it never came back */
+    assert_int_equal(
+        ps_engine_create(world->node, PS_ENGINE_FROM_SETTING, &world->engine, NULL),
+        PS_OK);
+    assert_int_equal(ps_var_create(world->engine, &world->var), PS_OK);
+}
+
 static void a_threaded_engine_is_refused_on_a_simulated_node(void **state)
 {
     struct world *world = *state;
@@ -149,6 +187,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(two_programs_take_turns_while_ops_are_out),
         TEST(an_op_that_nobody_can_complete_fails_instead_of_hanging),
+        TEST(the_end_releases_what_a_killed_program_left),
         TEST(a_threaded_engine_is_refused_on_a_simulated_node),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
