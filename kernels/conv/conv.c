@@ -33,7 +33,7 @@ static const struct ps_attr_row attrs[] = {
     TUPLE(pad, "()", 0),
     {"num_filter", PS_ATTR_INT, offsetof(struct conv_params, num_filter), NULL, 1, 1e9,
      NULL},
-    {"num_group", PS_ATTR_INT, offsetof(struct conv_params, num_group), "1", 1, 1e9,
+    {"num_group", PS_ATTR_INT, offsetof(struct conv_params, num_group), "1", 1, 8192,
      NULL},
     {"no_bias", PS_ATTR_BOOL, offsetof(struct conv_params, no_bias), "False", 0, 0, NULL},
     {"layout", PS_ATTR_CHOICE, offsetof(struct conv_params, layout), "None", 0, 0,
