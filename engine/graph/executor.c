@@ -141,6 +141,18 @@ static enum ps_status keep_tensors(struct ps_tensor *const *from, size_t count,
     return PS_OK;
 }
 
+/* Tensors are found by name: two variables of one name would be one to the caller. */
+static enum ps_status check_names(const struct ps_names *names, struct ps_error *err)
+{
+    for (size_t i = 0; i < names->count; i++) {
+        if (ps_names_index(names, names->names[i]) != (int64_t)i) {
+            return ps_error_set(err, PS_EINVAL, "two variables are called %s",
+                                names->names[i]);
+        }
+    }
+    return PS_OK;
+}
+
 enum ps_status ps_executor_over(const struct ps_bind_options *options,
                                 struct ps_graph *graph,
                                 const struct ps_exec_inputs *inputs,
@@ -157,6 +169,7 @@ enum ps_status ps_executor_over(const struct ps_bind_options *options,
                 fail);
     PS_TRY_GOTO(status, ps_symbol_list_auxiliaries(symbol, &executor->auxiliary_names),
                 fail);
+    PS_TRY_GOTO(status, check_names(&executor->argument_names, err), fail);
     PS_TRY_GOTO(status, keep_tensors(inputs->arguments, arguments, &executor->arguments),
                 fail);
     PS_TRY_GOTO(status, keep_tensors(inputs->gradients, arguments, &executor->gradients),

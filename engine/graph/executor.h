@@ -60,9 +60,8 @@ struct ps_bind_options {
  * until return. */
 struct ps_bind_arrays {
     struct ps_tensor *const *arguments;
-    struct ps_tensor *const
-        *gradients;               /* NULL: none; an entry may be NULL with req NULL */
-    const enum ps_grad_req *reqs; /* NULL: WRITE where there is a gradient */
+    struct ps_tensor *const *gradients; /* NULL: none; an entry NULL: none of it */
+    const enum ps_grad_req *reqs;       /* NULL: WRITE where there is a gradient */
     struct ps_tensor *const *auxiliaries;
 };
 /* Errors: PS_EINVAL (a missing tensor, another context, an op without a gradient on the
@@ -74,22 +73,24 @@ PS_MUST_CHECK enum ps_status ps_executor_bind(struct ps_symbol *symbol,
                                               struct ps_executor **executor_out,
                                               struct ps_error *err);
 
-/* Infers from what is known and makes every tensor (bytes undefined, auxiliary states
- * zero).  Types that stay unknown become f32. */
+/* Infers from what is known and makes every tensor, filled with zero.  Types that stay
+ * unknown become f32.  Errors as ps_executor_bind; PS_ENOENT (a shape or type for an
+ * argument that is not there). */
 struct ps_simple_bind {
     const struct ps_named_shape *shapes;
     size_t shape_count;
     const struct ps_named_dtype *dtypes;
     size_t dtype_count;
-    enum ps_grad_req req;           /* of every argument ... */
-    const char *const *no_gradient; /* ... but these (NULL-terminated or NULL): data,
-                                       labels */
+    enum ps_grad_req req; /* of every argument ... */
+    /* ... but these (NULL-terminated, or NULL): data, labels; unknown names do no harm */
+    const char *const *no_gradient;
 };
 PS_MUST_CHECK enum ps_status
 ps_executor_simple_bind(struct ps_symbol *symbol, const struct ps_bind_options *options,
                         const struct ps_simple_bind *bind,
                         struct ps_executor **executor_out, struct ps_error *err);
-/* Operations pushed so far still run.  NULL is fine. */
+/* Operations pushed so far still run; engine and kernels must outlive them
+ * (ps_engine_wait_all before ps_kernels_destroy).  NULL is fine. */
 void ps_executor_destroy(struct ps_executor *executor);
 
 /* A new executor for other input shapes that shares arguments, gradients, auxiliary

@@ -49,14 +49,23 @@ static const struct ps_graph_entry *entry_of(const struct ps_graph *graph, uint3
     return &graph->entries[graph->nodes[node].first_entry];
 }
 
-/* A tensor for 'entry', zero. */
-static enum ps_status make_zero(const struct ps_bind_options *options,
+/* A tensor for 'entry' of the variable 'name', zero. */
+static enum ps_status make_zero(const struct ps_bind_options *options, const char *name,
                                 const struct ps_graph_entry *entry,
-                                struct ps_tensor **out)
+                                struct ps_tensor **out, struct ps_error *err)
 {
-    PS_TRY(ps_tensor_create(options->engine, options->context, entry->dtype,
-                            &entry->shape, out));
-    return ps_tensor_fill(*out, 0.0);
+    enum ps_status status = ps_tensor_create(options->engine, options->context,
+                                             entry->dtype, &entry->shape, out);
+    if (status == PS_OK) {
+        status = ps_tensor_fill(*out, 0.0);
+    }
+    if (status != PS_OK) {
+        char text[PS_SHAPE_TEXT_BYTES];
+        return ps_error_set(err, status, "%s: a tensor of %s %s: %s", name,
+                            ps_dtype_name(entry->dtype),
+                            ps_shape_text(&entry->shape, text), ps_status_text(status));
+    }
+    return PS_OK;
 }
 
 static bool listed(const char *const *names, const char *name)
@@ -71,20 +80,22 @@ static bool listed(const char *const *names, const char *name)
 
 static enum ps_status make_tensors(const struct ps_graph *graph,
                                    const struct ps_bind_options *options,
-                                   const struct ps_simple_bind *bind, struct made *made)
+                                   const struct ps_simple_bind *bind, struct made *made,
+                                   struct ps_error *err)
 {
     for (size_t i = 0; i < graph->argument_count; i++) {
-        const struct ps_graph_node *node = &graph->nodes[graph->arguments[i]];
+        const char *name = graph->nodes[graph->arguments[i]].name;
         const struct ps_graph_entry *entry = entry_of(graph, graph->arguments[i]);
-        PS_TRY(make_zero(options, entry, &made->arguments[i]));
-        made->reqs[i] = listed(bind->no_gradient, node->name) ? PS_GRAD_NULL : bind->req;
+        PS_TRY(make_zero(options, name, entry, &made->arguments[i], err));
+        made->reqs[i] = listed(bind->no_gradient, name) ? PS_GRAD_NULL : bind->req;
         if (made->reqs[i] != PS_GRAD_NULL) {
-            PS_TRY(make_zero(options, entry, &made->gradients[i]));
+            PS_TRY(make_zero(options, name, entry, &made->gradients[i], err));
         }
     }
     for (size_t i = 0; i < graph->auxiliary_count; i++) {
-        PS_TRY(make_zero(options, entry_of(graph, graph->auxiliaries[i]),
-                         &made->auxiliaries[i]));
+        uint32_t node = graph->auxiliaries[i];
+        PS_TRY(make_zero(options, graph->nodes[node].name, entry_of(graph, node),
+                         &made->auxiliaries[i], err));
     }
     return PS_OK;
 }
@@ -126,7 +137,7 @@ enum ps_status ps_executor_simple_bind(struct ps_symbol *symbol,
     PS_TRY_GOTO(status, ps_graph_default_dtypes(&graph, err), out);
     PS_TRY_GOTO(status, ps_graph_check_known(&graph, err), out);
     PS_TRY_GOTO(status, made_init(&made, &graph), out);
-    PS_TRY_GOTO(status, make_tensors(&graph, options, bind, &made), out);
+    PS_TRY_GOTO(status, make_tensors(&graph, options, bind, &made, err), out);
     status = bind_made(options, &graph, &made, executor_out, err);
 out:
     made_fini(&made);
@@ -180,7 +191,7 @@ static enum ps_status reshape_tensor(const struct reshape *reshape, const char *
                             "reshape: %s would grow from %.64s to %.64s; allow up-sizing",
                             name, have, want);
     }
-    return make_zero(&reshape->from->core->options, entry, out);
+    return make_zero(&reshape->from->core->options, name, entry, out, err);
 }
 
 static enum ps_status reshape_tensors(const struct reshape *reshape,

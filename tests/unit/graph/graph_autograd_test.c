@@ -307,6 +307,54 @@ static void every_gradient_has_a_variable_of_its_own(void **state)
     ps_symbol_release(net);
 }
 
+/* ---- communication beside backward ---- */
+
+struct gate {
+    struct ps_completion *done;
+};
+
+static void hold(void *arg, const struct ps_run *run, struct ps_completion *done)
+{
+    (void)run;
+    ((struct gate *)arg)->done = done;
+}
+
+/* The first layer's backward is held back by a gate on the data that it reads; the last
+ * layer's gradient is there all the same, for a push to start. */
+static void the_last_layers_gradient_is_ready_while_the_first_still_waits(void **state)
+{
+    const struct graph_world *world = *state;
+    struct ps_error err = {0};
+    struct ps_symbol *net = small_lenet();
+    struct ps_named_shape shape = {"data", PS_SHAPE(2, 1, 12, 12)};
+    struct ps_executor *executor = simple_bind(world, net, &shape, 1, PS_GRAD_WRITE);
+    fill_parameters(executor, 5, 0.1f);
+    run_forward(executor, true);
+    assert_int_equal(ps_tensor_wait(ps_executor_output(executor, 0), &err), PS_OK);
+    struct gate gate = {NULL};
+    struct ps_var *data = ps_tensor_var(ps_executor_find_argument(executor, "data"));
+    struct ps_engine_op op = {.name = "gate",
+                              .start = hold,
+                              .arg = &gate,
+                              .writes = &data,
+                              .write_count = 1,
+                              .context = PS_CPU(0),
+                              .kind = PS_ENGINE_ASYNC};
+    assert_int_equal(ps_engine_push(world->engine, &op), PS_OK);
+    run_backward(executor, NULL);
+    struct ps_tensor *last = ps_executor_find_gradient(executor, "fc2_weight");
+    struct ps_tensor *first = ps_executor_find_gradient(executor, "conv1_weight");
+    uint64_t before = ps_var_version(ps_tensor_var(first));
+    assert_int_equal(ps_tensor_wait(last, &err), PS_OK);
+    assert_int_equal(ps_var_version(ps_tensor_var(first)), before);
+    assert_non_null(gate.done);
+    ps_engine_complete(gate.done, PS_OK, NULL);
+    assert_int_equal(ps_tensor_wait(first, &err), PS_OK);
+    assert_int_equal(ps_var_version(ps_tensor_var(first)), before + 1);
+    ps_executor_destroy(executor);
+    ps_symbol_release(net);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -320,6 +368,7 @@ int main(void)
         cmocka_unit_test(an_output_that_is_no_loss_needs_a_gradient),
         cmocka_unit_test(an_output_that_is_an_argument_hands_its_gradient_on),
         cmocka_unit_test(every_gradient_has_a_variable_of_its_own),
+        cmocka_unit_test(the_last_layers_gradient_is_ready_while_the_first_still_waits),
     };
     return cmocka_run_group_tests(tests, world_setup, world_teardown);
 }

@@ -303,6 +303,23 @@ static void what_cannot_be_bound_is_named(void **state)
     assert_int_equal(ps_executor_simple_bind(lenet, &options, &typo, &executor, &err),
                      PS_ENOENT);
     assert_non_null(strstr(err.text, "nearest is data"));
+    struct ps_named_shape huge = {"data", PS_SHAPE(INT64_C(1) << 60, 1, 12, 12)};
+    struct ps_simple_bind too_large = {.shapes = &huge, .shape_count = 1};
+    assert_int_not_equal(
+        ps_executor_simple_bind(lenet, &options, &too_large, &executor, &err), PS_OK);
+    assert_true(err.text[0] != 0);
+    struct ps_builder *b = builder_new();
+    struct ps_symbol *twice = finish(b, ps_builder_op(b, "elemwise_add", NULL, NULL,
+                                                      ps_builder_variable(b, "x"),
+                                                      ps_builder_variable(b, "x")));
+    struct ps_tensor *x = tensor_from(&world, PS_SHAPE(1), (const float[]){1});
+    struct ps_tensor *both[] = {x, x};
+    arrays.arguments = both;
+    assert_int_equal(ps_executor_bind(twice, &options, &arrays, &executor, &err),
+                     PS_EINVAL);
+    assert_non_null(strstr(err.text, "two variables are called x"));
+    ps_tensor_release(x);
+    ps_symbol_release(twice);
     ps_symbol_release(lenet);
     world_close(&world);
 }
