@@ -12,9 +12,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { REPAIR = 1, GREET = 2, BREAK = 4 };
 
+struct attack {
+    struct ps_mount mount;
+    struct ps_wire_peer *peer;
+    void *peer_ctx;
+};
+
+/* What follows on the connection comes from a peer that the end does not know. */
 static void fake_hangup(struct ps_wire_peer *peer)
 {
-    PS_UNUSED(peer);
+    ((struct attack *)(void *)peer)->peer_ctx = NULL;
 }
 
 static enum ps_status fake_send(struct ps_wire_peer *peer, struct ps_buf *head,
@@ -47,12 +54,6 @@ static void on_landed(void *ctx, struct ps_net_link *link, const struct ps_frame
 }
 
 static const struct ps_net_handler handler = {.landed = on_landed};
-
-struct attack {
-    struct ps_mount mount;
-    struct ps_wire_peer *peer;
-    void *peer_ctx;
-};
 
 static void deliver(struct attack *attack, const void *head, size_t head_size,
                     const void *body, size_t body_size)
@@ -136,6 +137,7 @@ static void attack_end(struct ps_net_end *end, const uint8_t *data, size_t size)
         data += used;
         size -= used;
     }
+    ps_net_end_close(end); /* hangs 'attack' up, so before it goes out of scope */
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -157,7 +159,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             .self = {.role = PS_ROLE_SERVER, .member = 2}};
         if (ps_net_end_open(&end_options, &end, NULL) == PS_OK) {
             attack_end(end, data, size);
-            ps_net_end_close(end);
         }
         ps_node_close(node);
     }
