@@ -3,8 +3,8 @@
  * scheduler.c  lifecycle, dispatch      members.c    table, ranks, the job's begin
  * register.c   REGISTER                 job_settings.c   the environment, checked
  * heartbeat.c  silence, loss, ABORT     barrier.c    barriers
- * keys.c       stores, placement        optimizer.c  OPTIMIZER, HYPER
- * status.c     STATUS                   leave.c      DONE, LEAVE, STOP, the end
+ * job_keys.c   stores, placement        optimizer.c  OPTIMIZER, HYPER
+ * job_status.c STATUS                   leave.c      DONE, LEAVE, STOP, the end
  * fanout.c     calls to many members    ask.c        requests that wait for an answer
  * Threads: the node's control loop. */
 #ifndef PENSTOCK_SCHEDULER_JOB_H
@@ -109,8 +109,8 @@ struct ps_scheduler {
     struct ps_placement *placement; /* from the job's begin on */
     struct ps_map held_keys;        /* handle -> set: all its servers have it */
     struct ps_map pending_keys;     /* handle -> its ENTRIES is on its way */
-    struct ps_list key_asks;        /* KEYS that wait, struct key_ask of keys.c */
-    struct ps_list statuses;        /* STATUS in progress, struct query of status.c */
+    struct ps_list key_asks;        /* KEYS that wait, struct key_ask of job_keys.c */
+    struct ps_list statuses;        /* STATUS in progress, struct query of job_status.c */
     size_t status_count;
 
     struct ps_task stop_task;
@@ -234,7 +234,7 @@ void ps_sched_barriers_refuse(struct ps_scheduler *s, enum ps_status status,
                               const char *text);
 void ps_sched_barriers_fini(struct ps_scheduler *s);
 
-/* ---- keys.c ---- */
+/* ---- job_keys.c ---- */
 /* The store of that name, made when new.  Errors: PS_EINVAL, PS_EFULL, PS_ENOMEM. */
 PS_MUST_CHECK enum ps_status ps_sched_store(struct ps_scheduler *s, const char *name,
                                             struct ps_sched_store **store_out,
@@ -252,7 +252,7 @@ void ps_sched_optimizers_refuse(struct ps_scheduler *s, enum ps_status status,
                                 const char *text);
 void ps_sched_store_fini(struct ps_sched_store *store);
 
-/* ---- status.c ---- */
+/* ---- job_status.c ---- */
 void ps_sched_on_status(struct ps_scheduler *s, struct ps_net_link *link,
                         struct ps_sched_member *member, const struct ps_frame *frame);
 void ps_sched_status_fini(struct ps_scheduler *s);

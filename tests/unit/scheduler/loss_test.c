@@ -280,6 +280,37 @@ const char *__lsan_default_suppressions(void)
     return "leak:ps_msg_register_pack\nleak:ps_msg_quorum_pack\n";
 }
 
+/* Keys, an optimizer, a barrier, the goodbye, as far as they go. */
+static void work_and_leave(struct job *job, struct job_member *zero,
+                           struct job_member *one)
+{
+    static const uint64_t sizes[] = {10};
+    struct job_call call, other;
+    struct ps_buf *bodies[] = {job_keys_body("s", sizes, 1, false),
+                               job_optimizer_body("s", "sgd", "", 1),
+                               job_barrier_body("b", 1)};
+    static const unsigned kinds[] = {PS_KIND_KEYS, PS_KIND_OPTIMIZER, PS_KIND_BARRIER};
+    for (size_t k = 0; k < PS_COUNT(kinds); k++) {
+        if (zero->failed || ps_member_link(zero->member) == NULL) {
+            ps_buf_release(bodies[k]);
+            continue;
+        }
+        job_call_start(&call, zero, kinds[k], bodies[k]);
+        if (kinds[k] == PS_KIND_BARRIER && one->joined &&
+            ps_member_link(one->member) != NULL) {
+            job_call_start(&other, one, kinds[k], job_barrier_body("b", 1));
+            job_run_ms(job, 100);
+            job_call_fini(&other);
+        }
+        assert_true(job_run_until(job, &call.done, 120000));
+        job_call_fini(&call);
+    }
+    job_leave(zero);
+    if (one->joined) {
+        job_leave(one);
+    }
+}
+
 /* Every point of the room, on the node that passes it: everybody ends, and with an error
  * or in good order, but nobody waits for ever. */
 static void a_fault_at_any_point_ends_for_everybody(void **state)
@@ -294,8 +325,6 @@ static void a_fault_at_any_point_ends_for_everybody(void **state)
     static const char *const extra[] = {"START_TIMEOUT_MS=5000", "HEARTBEAT_MS=200",
                                         "HEARTBEAT_TIMEOUT_MS=1000", NULL};
     struct job job;
-    struct job_call call;
-    static const uint64_t sizes[] = {10};
     (void)state;
     for (size_t i = 0; i < 2 * PS_COUNT(points); i++) {
         struct ps_fault_rule rule = {
@@ -309,27 +338,7 @@ static void a_fault_at_any_point_ends_for_everybody(void **state)
             ps_faults_arm(scheduler ? job.node->faults : one->node->faults, &rule),
             PS_OK);
         if (job_run_until(&job, &zero->joined, 8000) && !zero->failed) {
-            memset(&call, 0, sizeof(call));
-            static const unsigned kinds[] = {PS_KIND_KEYS, PS_KIND_OPTIMIZER,
-                                             PS_KIND_BARRIER};
-            for (size_t k = 0; k < 3 && !zero->failed; k++) {
-                struct ps_buf *body = k == 0   ? job_keys_body("s", sizes, 1, false)
-                                      : k == 1 ? job_optimizer_body("s", "sgd", "", 1)
-                                               : job_barrier_body("b", 1);
-                job_call_start(&call, zero, kinds[k], body);
-                if (k == 2 && one->joined && ps_member_link(one->member) != NULL) {
-                    struct job_call other;
-                    job_call_start(&other, one, kinds[k], job_barrier_body("b", 1));
-                    job_run_ms(&job, 100);
-                    job_call_fini(&other);
-                }
-                assert_true(job_run_until(&job, &call.done, 120000));
-                job_call_fini(&call);
-            }
-            job_leave(zero);
-            if (one->joined) {
-                job_leave(one);
-            }
+            work_and_leave(&job, zero, one);
         }
         if (!job_run_until(&job, &zero->over, 60000)) {
             fail_msg("%s: worker 0 did not end", rule.point);
