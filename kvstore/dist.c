@@ -223,7 +223,11 @@ void ps_dist_request_done(struct ps_dist_request *request)
     struct ps_kv_request *user = request->user;
     struct ps_dist_store *own = request->store->impl;
     struct ps_dist_key *key = request->key->impl;
-    user->error = request->error;
+    if (request->op != PS_REC_ABORT) {
+        user->error = request->error;
+    } else { /* the vote was taken or not: the operation failed upstream, in its own words */
+        user->error.status = user->upstream;
+    }
     user->version = request->version;
     user->contributors = request->contributors;
     struct ps_buf *sum = request->sum;

@@ -49,24 +49,20 @@ static enum ps_status apply(struct ps_entry *entry, uint64_t step, const void *d
     return status;
 }
 
-/* Its turn has come: applied, answered, the rank's clock moves. */
+/* Its turn has come: applied or refused, answered, and the rank's clock moves: a worker counts a
+ * push that was refused, so what it pushes and pulls next must not wait for it. */
 static void take(struct ps_entry *entry, struct ps_entry_ask *ask, const void *data)
 {
     struct ps_error err = {0};
     enum ps_status status = PS_OK;
     if (ask->op != PS_REC_ABORT && data != NULL) {
-        if (!entry->env->optimized(entry->env->ctx, entry)) {
-            ps_entry_answer_error(entry, ask, PS_EINVAL,
-                                  "dist_async needs an optimizer: call set_optimizer "
-                                  "before the first push");
-            return;
+        if (entry->env->optimized(entry->env->ctx, entry)) {
+            status = apply(entry, ask->step, data, &err);
+        } else {
+            status = ps_error_set(&err, PS_EINVAL,
+                                  "dist_async needs an optimizer: call set_optimizer before "
+                                  "the first push");
         }
-        status = apply(entry, ask->step, data, &err);
-    }
-    if (status == PS_ENOMEM || status == PS_EFAULT) {
-        /* nothing happened; the same step may come again */
-        ps_entry_answer_error(entry, ask, status, err.text);
-        return;
     }
     entry->async->applied[ask->rank] = ask->step;
     if (status != PS_OK) {
@@ -132,12 +128,8 @@ static void drain_rank(struct ps_entry *entry, uint32_t rank)
     struct ps_early *early;
     while (entry->async->early_count > 0 &&
            (early = find_early(entry, rank, entry->async->applied[rank] + 1)) != NULL) {
-        uint64_t before = entry->async->applied[rank];
         take(entry, early->ask, early->data);
         free_early(entry, early);
-        if (entry->async->applied[rank] == before) {
-            return; /* refused: the ones behind it wait for it to come again */
-        }
     }
 }
 

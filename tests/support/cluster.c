@@ -253,10 +253,12 @@ void cluster_end(struct cluster *cluster)
     }
 }
 
-static void free_cluster(struct cluster *cluster)
+static void free_cluster(struct cluster *cluster, bool whole)
 {
-    ps_net_world_destroy(cluster->world);
-    ps_sim_destroy(cluster->sim);
+    if (whole) { /* else the killed node still holds loops and ends of them */
+        ps_net_world_destroy(cluster->world);
+        ps_sim_destroy(cluster->sim);
+    }
     if (cluster->dir[0] != '\0') {
         assert_int_equal(rmdir(cluster->dir), 0); /* sockets are gone */
     }
@@ -269,8 +271,8 @@ static void free_cluster(struct cluster *cluster)
 
 void cluster_abandon(struct cluster *cluster, const char *killed)
 {
-    if (strcmp(killed, cluster->scheduler_slot.name) != 0 ||
-        !ps_sim_node_is_killed(cluster->sim, killed)) {
+    bool whole = !ps_sim_node_is_killed(cluster->sim, killed);
+    if (whole || strcmp(killed, cluster->scheduler_slot.name) != 0) {
         ps_scheduler_close(cluster->scheduler);
         ps_node_close(cluster->scheduler_slot.node);
     }
@@ -282,7 +284,7 @@ void cluster_abandon(struct cluster *cluster, const char *killed)
             ps_node_close(slot->node);
         }
     }
-    free_cluster(cluster);
+    free_cluster(cluster, whole);
 }
 
 void cluster_destroy(struct cluster *cluster)
@@ -293,7 +295,7 @@ void cluster_destroy(struct cluster *cluster)
     }
     ps_scheduler_close(cluster->scheduler);
     ps_node_close(cluster->scheduler_slot.node);
-    free_cluster(cluster);
+    free_cluster(cluster, true);
 }
 
 struct ps_sim *cluster_sim(struct cluster *cluster)
