@@ -36,6 +36,7 @@ struct outcome {
     uint64_t weights; /* hash of what worker 0 pulled at the end */
     struct ps_error errors[WORKERS];
     bool finished[WORKERS];
+    uint64_t pause_ns; /* of each worker after each step */
 };
 
 static void noop(struct ps_kv_request *request)
@@ -70,10 +71,11 @@ static enum ps_status step_key(struct ps_kvstore *store, uint32_t rank, uint64_t
     return status;
 }
 
-static enum ps_status train(struct ps_kvstore *store, uint32_t rank, uint64_t *hash_out,
-                            struct ps_error *err)
+static enum ps_status train(struct ps_kvstore *store, struct ps_node *node,
+                            uint64_t pause_ns, uint64_t *hash_out, struct ps_error *err)
 {
     float *weights[KEYS];
+    uint32_t rank = ps_kvstore_rank(store);
     enum ps_status status = PS_OK;
     uint64_t hash = 0;
     for (size_t k = 0; k < KEYS; k++) {
@@ -93,6 +95,7 @@ static enum ps_status train(struct ps_kvstore *store, uint32_t rank, uint64_t *h
         for (size_t k = 0; k < KEYS && status == PS_OK; k++) {
             status = step_key(store, rank, step, k, weights[k], err);
         }
+        ps_driver_sleep(node->driver, pause_ns);
     }
     if (status == PS_OK) {
         status = ps_kvstore_barrier(store, err);
@@ -117,7 +120,7 @@ static void program(struct cluster *cluster, struct ps_node *node, uint32_t inde
     uint64_t hash = 0;
     enum ps_status status = ps_kvstore_create(&options, &store, err);
     if (status == PS_OK) {
-        status = train(store, ps_kvstore_rank(store), &hash, err);
+        status = train(store, node, outcome->pause_ns, &hash, err);
         ps_kvstore_destroy(store);
     }
     err->status = status;
@@ -271,6 +274,7 @@ static bool kill_at(uint32_t victim, const char *point, uint64_t nth)
                                            NULL};
     struct ps_fault_rule rule = {.point = point, .action = PS_FAULT_KILL, .nth = nth};
     struct kill_run run = {.victim = victim, .rule = &rule};
+    run.outcome.pause_ns = 100 * PS_NS_PER_MS; /* so that heartbeats are due */
     char name[32], says[32];
     victim_name(victim, name, says);
     struct cluster_options options = {.transport = "sim",
