@@ -94,7 +94,7 @@ static void run_order(struct ps_merge *merge, struct ps_blocks *blocks, uint32_t
         arrive(merge, order[k], present, way + (int)k);
         assert_true(ps_merge_has(merge, order[k]));
         assert_int_equal(ps_merge_add(merge, order[k], data[0]), PS_EEXIST);
-        assert_true(ps_blocks_in_use(blocks) <= PS_MAX(n / 2, 1));
+        assert_true(ps_blocks_in_use(blocks) <= (n + 1) / 2);
     }
     assert_true(ps_merge_complete(merge));
     if (any) {
