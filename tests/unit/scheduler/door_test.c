@@ -348,6 +348,28 @@ static void sigterm_without_workers_ends_the_command_well(void **state)
     assert_int_equal(exit_of(pid), 0);
 }
 
+/* Whether `penstock status --json` prints 'part'. */
+static bool status_shows(char *url, const char *part)
+{
+    static char text[8192];
+    char name[] = "penstock status", root[] = "--root", json[] = "--json";
+    char *argv[] = {name, root, url, json, NULL};
+    FILE *file = tmpfile();
+    assert_non_null(file);
+    (void)fflush(stdout);
+    int kept = dup(STDOUT_FILENO);
+    assert_true(kept >= 0 && dup2(fileno(file), STDOUT_FILENO) >= 0);
+    int code = ps_cmd_status(4, argv);
+    (void)fflush(stdout);
+    assert_true(dup2(kept, STDOUT_FILENO) >= 0);
+    (void)close(kept);
+    rewind(file);
+    text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
+    (void)fclose(file);
+    assert_int_equal(code, 0);
+    return strstr(text, part) != NULL;
+}
+
 static void sigterm_with_a_worker_that_waits_is_143_and_told(void **state)
 {
     int port;
@@ -358,11 +380,10 @@ static void sigterm_with_a_worker_that_waits_is_143_and_told(void **state)
     assert_true(port > 0);
     (void)snprintf(url, sizeof(url), "tcp://127.0.0.1:%d", port);
     real_open(&worker, PS_ROLE_WORKER, url);
-    /* 'status' tells when the worker is registered */
-    char name[] = "penstock status", root[] = "--root", json[] = "--json";
-    char *argv[] = {name, root, url, json, NULL};
-    assert_int_equal(ps_cmd_status(4, argv), 0);
-    ps_driver_sleep(worker.node->driver, 300 * PS_NS_PER_MS);
+    for (int i = 0; !status_shows(url, "\"role\": \"worker\""); i++) {
+        assert_true(i < 100);
+        ps_driver_sleep(worker.node->driver, 100 * PS_NS_PER_MS);
+    }
     assert_int_equal(kill(pid, SIGTERM), 0);
     assert_int_equal(ps_event_wait(&worker.ended, soon(worker.node)), PS_OK);
     assert_contains(worker.err.text, "the scheduler was ended: signal 15");
