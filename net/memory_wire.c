@@ -202,6 +202,22 @@ void ps_memory_hangup(struct ps_wire_peer *peer)
     ps_mutex_unlock(&world->mutex);
 }
 
+/* What a parcel carries: in process the sender's own buffer; in the simulation a copy, as
+ * a kernel's socket buffer would be, so that a receiver that dies holds nothing of the
+ * sender's. */
+static struct ps_buf *take_payload(const struct ps_net_world *world,
+                                   struct ps_buf *payload)
+{
+    if (payload == NULL || world->sim == NULL) {
+        return payload == NULL ? NULL : ps_buf_retain(payload);
+    }
+    struct ps_buf *copy = ps_buf_create(payload->size);
+    if (copy != NULL && payload->size > 0) {
+        memcpy(copy->data, payload->data, payload->size);
+    }
+    return copy;
+}
+
 enum ps_status ps_memory_send(struct ps_wire_peer *peer, struct ps_buf *head,
                               struct ps_buf *payload)
 {
@@ -224,7 +240,7 @@ enum ps_status ps_memory_send(struct ps_wire_peer *peer, struct ps_buf *head,
             status = PS_ENOMEM;
         } else {
             parcel->head = ps_buf_retain(head);
-            parcel->payload = payload == NULL ? NULL : ps_buf_retain(payload);
+            parcel->payload = take_payload(world, payload);
             parcel->bytes = head->size + (payload == NULL ? 0 : payload->size);
             half->bytes += parcel->bytes;
             ps_parcel_post(world, parcel);
