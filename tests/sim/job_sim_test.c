@@ -281,7 +281,8 @@ static bool kill_at(uint32_t victim, const char *point, uint64_t nth)
                                       .workers = WORKERS,
                                       .servers = SERVERS,
                                       .seed = 7,
-                                      .settings = settings};
+                                      .settings = settings,
+                                      .keep_log = true};
     struct cluster *cluster = cluster_create(&options);
     if (victim == 0) {
         assert_int_equal(ps_faults_arm(cluster_scheduler_node(cluster)->faults, &rule),
@@ -297,6 +298,10 @@ static bool kill_at(uint32_t victim, const char *point, uint64_t nth)
         const struct ps_error *err = &run.outcome.errors[i];
         if (victim == 1 + SERVERS + i && killed) {
             continue;
+        }
+        if (!ended || !run.outcome.finished[i] ||
+            (err->status != PS_OK && strstr(err->text, says) == NULL)) {
+            (void)fputs(cluster_log(cluster), stderr);
         }
         if (!ended || !run.outcome.finished[i]) {
             fail_msg("%s killed at %s (%" PRIu64 "): worker %" PRIu32 " never ends", name,
