@@ -49,8 +49,9 @@ static enum ps_status apply(struct ps_entry *entry, uint64_t step, const void *d
     return status;
 }
 
-/* Its turn has come: applied or refused, answered, and the rank's clock moves: a worker counts a
- * push that was refused, so what it pushes and pulls next must not wait for it. */
+/* Its turn has come: applied or refused, answered, and the rank's clock moves: a worker
+ * counts a push that was refused, so what it pushes and pulls next must not wait for it.
+ */
 static void take(struct ps_entry *entry, struct ps_entry_ask *ask, const void *data)
 {
     struct ps_error err = {0};
@@ -59,9 +60,10 @@ static void take(struct ps_entry *entry, struct ps_entry_ask *ask, const void *d
         if (entry->env->optimized(entry->env->ctx, entry)) {
             status = apply(entry, ask->step, data, &err);
         } else {
-            status = ps_error_set(&err, PS_EINVAL,
-                                  "dist_async needs an optimizer: call set_optimizer before "
-                                  "the first push");
+            status =
+                ps_error_set(&err, PS_EINVAL,
+                             "dist_async needs an optimizer: call set_optimizer before "
+                             "the first push");
         }
     }
     entry->async->applied[ask->rank] = ask->step;

@@ -3,8 +3,8 @@
  * Leaves are ranks 0..n-1; a node at level l, position p sums positions 2p and 2p+1 of
  * level l-1. Absent ranks are skipped, not added as zero; with one child absent a node is
  * the other. Partial sums keep the accumulation type (ps_dtype_accumulator).  At most n/2
- * partials (rounded up) are held, and at most log2(n) adds remain after the last arrival. The same
- * tree sums the devices of one worker. Threads: one at a time per merge. */
+ * partials (rounded up) are held, and at most log2(n) adds remain after the last arrival.
+ * The same tree sums the devices of one worker. Threads: one at a time per merge. */
 #ifndef PENSTOCK_KVSTORE_SHARD_MERGE_H
 #define PENSTOCK_KVSTORE_SHARD_MERGE_H
 

@@ -28,8 +28,9 @@ enum ps_record_op {
     PS_REC_LIMIT = 6
 };
 
-#define PS_RECORD_TEXT_MAX 1024u /* bytes of an error's text, ABORT and failed replies \
-                                  */
+#define PS_RECORD_TEXT_MAX                                      \
+    1024u /* bytes of an error's text, ABORT and failed replies \
+           */
 
 enum ps_codec { PS_CODEC_NONE = 0, PS_CODEC_LIMIT = 1 };
 
@@ -82,9 +83,9 @@ _Static_assert(offsetof(struct ps_record, segment_offset) == 56, "segment offset
  * known; count > 0; first + count does not overflow; bytes == count *
  * dtype size or 0 where the op carries none (a push of 0 bytes is an empty vote; an ABORT
  * carries a text, a reply whose status is not PS_OK a map {"error": text}, of at most
- * PS_RECORD_TEXT_MAX bytes); contributions have a step; the sum of bytes equals 'payload_bytes'.
- * 'data' may be unaligned; the checked records are copied to 'out' (room for n).  Errors:
- * PS_EPROTO with 'err' (may be NULL) naming record and field. */
+ * PS_RECORD_TEXT_MAX bytes); contributions have a step; the sum of bytes equals
+ * 'payload_bytes'. 'data' may be unaligned; the checked records are copied to 'out' (room
+ * for n).  Errors: PS_EPROTO with 'err' (may be NULL) naming record and field. */
 PS_MUST_CHECK enum ps_status ps_records_check(const void *data, size_t n,
                                               uint64_t payload_bytes, bool reply,
                                               struct ps_record *out,
