@@ -156,12 +156,20 @@ bool ps_nic_towards(const char *target, char host_out[PS_HOST_BYTES])
 
 void ps_tcp_tune_loopback(int fd)
 {
-    static const char name[] = "cubic";
+    /* Where users may not choose cubic (tcp_allowed_congestion_control), reno does as
+     * well: nothing is lost on a loopback. */
+    static const char *const names[] = {"cubic", "reno"};
     struct sockaddr_in peer;
     socklen_t size = sizeof(peer);
-    if (getpeername(fd, (struct sockaddr *)&peer, &size) == 0 && size == sizeof(peer) &&
-        peer.sin_family == AF_INET && ntohl(peer.sin_addr.s_addr) >> 24 == 127) {
-        (void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, sizeof(name) - 1);
+    if (getpeername(fd, (struct sockaddr *)&peer, &size) != 0 || size != sizeof(peer) ||
+        peer.sin_family != AF_INET || ntohl(peer.sin_addr.s_addr) >> 24 != 127) {
+        return;
+    }
+    for (size_t i = 0; i < PS_COUNT(names); i++) {
+        if (setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, names[i],
+                       (socklen_t)strlen(names[i])) == 0) {
+            return;
+        }
     }
 }
 
