@@ -8,6 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
 
 #if defined(__SANITIZE_ADDRESS__)
 #define PS_ASAN 1
@@ -55,6 +58,16 @@ void *ps_mem_calloc(size_t size)
 void ps_mem_free(void *ptr)
 {
     free(ptr);
+}
+
+void ps_mem_keep_freed(void)
+{
+#if defined(__GLIBC__)
+    /* The most that mallopt(3) takes, half of an arena's heap; freeing a block of that
+     * size would set the same two limits. */
+    (void)mallopt(M_MMAP_THRESHOLD, 32 << 20);
+    (void)mallopt(M_TRIM_THRESHOLD, 64 << 20);
+#endif
 }
 
 /* ---- buffers ---- */

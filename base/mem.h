@@ -20,6 +20,11 @@
 void *ps_mem_alloc(size_t size);
 void *ps_mem_calloc(size_t size);
 void ps_mem_free(void *ptr);
+/* From now on the process keeps what it frees, up to 64 MiB an arena, where the C
+ * library would give blocks from 128 KiB on back to the kernel and take fresh pages,
+ * fault by fault, for the next one.  For who receives large messages into malloc's
+ * memory; any number of calls are one. */
+void ps_mem_keep_freed(void);
 
 struct ps_buf {
     _Atomic uint32_t refs;

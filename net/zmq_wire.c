@@ -83,6 +83,7 @@ static enum ps_status zmq_open(const struct ps_net_ops *ops, struct ps_node *nod
     if (wire == NULL) {
         return ps_error_set(err, PS_ENOMEM, "%s: no memory", ops->scheme);
     }
+    ps_mem_keep_freed(); /* libzmq receives payloads into malloc's memory */
     wire->ops = ops;
     wire->node = node;
     wire->loop = loop;
