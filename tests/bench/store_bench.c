@@ -43,6 +43,7 @@ struct bench {
     struct zmq_echo *echo;
     penstock_node *node;
     penstock_store *store;
+    int only; /* the one way to measure; -1 = all */
     size_t bytes, many;
     uint64_t first_key;
     float *src[MANY_MAX], *dst[MANY_MAX];
@@ -108,6 +109,9 @@ static bool trip(struct bench *bench, enum way way)
 
 static bool is_measured(const struct bench *bench, enum way way)
 {
+    if (bench->only >= 0 && bench->only != (int)way) {
+        return false;
+    }
     switch (way) {
     case ECHO_PIECES:
         return bench->bytes > PIECE_BYTES;
@@ -167,6 +171,9 @@ static void row(const struct bench *bench, enum way way, const char *metric, dou
 static void row_ratio(const struct bench *bench, enum way way, enum way peer,
                       size_t rounds)
 {
+    if (!is_measured(bench, way) || !is_measured(bench, peer)) {
+        return;
+    }
     double ratios[ROUNDS_MAX];
     char metric[32];
     for (size_t i = 0; i < rounds; i++) {
@@ -187,12 +194,8 @@ static void print_rows(const struct bench *bench, size_t rounds)
     }
     row_ratio(bench, PUSHPULL, ECHO, rounds);
     row_ratio(bench, PUSHPULL, ECHO_PLACE, rounds);
-    if (is_measured(bench, ECHO_PIECES)) {
-        row_ratio(bench, PUSHPULL, ECHO_PIECES, rounds);
-    }
-    if (is_measured(bench, ECHO_MANY)) {
-        row_ratio(bench, PUSHPULL_MANY, ECHO_MANY, rounds);
-    }
+    row_ratio(bench, PUSHPULL, ECHO_PIECES, rounds);
+    row_ratio(bench, PUSHPULL_MANY, ECHO_MANY, rounds);
     (void)fflush(stdout);
 }
 
@@ -284,47 +287,76 @@ static bool open_all(struct bench *bench, const char *ipc_path)
            complain(bench, "store");
 }
 
-static bool parse(int argc, char **argv, bool *ipc_out, size_t *rounds_out,
-                  size_t sizes[SIZES_MAX], size_t *count_out)
+struct options {
+    bool ipc;
+    int only;
+    size_t rounds, size_count;
+    size_t sizes[SIZES_MAX];
+};
+
+static int way_of(const char *name)
 {
-    int at = 1;
-    for (; at < argc && argv[at][0] == '-'; at++) {
-        int64_t rounds;
-        if (strcmp(argv[at], "-u") == 0) {
-            *ipc_out = true;
-        } else if (strcmp(argv[at], "-r") == 0 && ++at < argc &&
-                   ps_parse_i64(argv[at], &rounds) == PS_OK && rounds > 0 &&
-                   rounds <= ROUNDS_MAX) {
-            *rounds_out = (size_t)rounds;
+    for (int way = 0; way < WAYS; way++) {
+        if (strcmp(name, way_names[way]) == 0) {
+            return way;
+        }
+    }
+    return -1;
+}
+
+static bool parse_flags(int argc, char **argv, int *at, struct options *options)
+{
+    for (; *at < argc && argv[*at][0] == '-'; ++*at) {
+        const char *flag = argv[*at];
+        int64_t rounds = 0;
+        if (strcmp(flag, "-u") == 0) {
+            options->ipc = true;
+        } else if (++*at == argc) {
+            return false;
+        } else if (strcmp(flag, "-w") == 0 && way_of(argv[*at]) >= 0) {
+            options->only = way_of(argv[*at]);
+        } else if (strcmp(flag, "-r") == 0 && ps_parse_i64(argv[*at], &rounds) == PS_OK &&
+                   rounds > 0 && rounds <= ROUNDS_MAX) {
+            options->rounds = (size_t)rounds;
         } else {
             return false;
         }
     }
-    size_t count = 0;
+    return true;
+}
+
+static bool parse(int argc, char **argv, struct options *options)
+{
+    int at = 1;
+    if (!parse_flags(argc, argv, &at, options)) {
+        return false;
+    }
+    if (at < argc) {
+        options->size_count = 0;
+    }
     for (; at < argc; at++) {
         int64_t bytes;
-        if (count == SIZES_MAX || ps_parse_i64(argv[at], &bytes) != PS_OK || bytes < 4 ||
-            bytes % 4 != 0 || bytes > INT64_C(1) << 30) {
+        if (options->size_count == SIZES_MAX || ps_parse_i64(argv[at], &bytes) != PS_OK ||
+            bytes < 4 || bytes % 4 != 0 || bytes > INT64_C(1) << 30) {
             return false;
         }
-        sizes[count++] = (size_t)bytes;
-    }
-    if (count > 0) {
-        *count_out = count;
+        options->sizes[options->size_count++] = (size_t)bytes;
     }
     return true;
 }
 
 int main(int argc, char **argv)
 {
-    size_t sizes[SIZES_MAX] = {4u << 10, 64u << 10, 256u << 10, 1u << 20,
-                               4u << 20, 16u << 20, 64u << 20};
-    size_t count = 7, rounds = 7;
-    bool ipc = false;
+    struct options options = {.only = -1,
+                              .rounds = 7,
+                              .size_count = 7,
+                              .sizes = {4u << 10, 64u << 10, 256u << 10, 1u << 20,
+                                        4u << 20, 16u << 20, 64u << 20}};
     char dir[] = "/tmp/penstock-echo-XXXXXX", path[64];
-    if (!parse(argc, argv, &ipc, &rounds, sizes, &count)) {
-        fprintf(stderr, "usage: store_bench [-u] [-r ROUNDS] [BYTES ...]\n"
-                        "  -u: the echo uses a unix socket, as the job does\n");
+    if (!parse(argc, argv, &options)) {
+        fprintf(stderr, "usage: store_bench [-u] [-r ROUNDS] [-w WAY] [BYTES ...]\n"
+                        "  -u: the echo uses a unix socket, as the job does\n"
+                        "  -w: measures this way alone, for a profiler\n");
         return 64;
     }
     struct bench *bench = calloc(1, sizeof(*bench));
@@ -333,9 +365,10 @@ int main(int argc, char **argv)
         return 1;
     }
     snprintf(path, sizeof(path), "%s/socket", dir);
-    bool good = open_all(bench, ipc ? path : NULL);
-    for (size_t i = 0; i < count && good; i++) {
-        good = run_size(bench, sizes[i], rounds);
+    bench->only = options.only;
+    bool good = open_all(bench, options.ipc ? path : NULL);
+    for (size_t i = 0; i < options.size_count && good; i++) {
+        good = run_size(bench, options.sizes[i], options.rounds);
     }
     if (bench->store != NULL) {
         penstock_store_destroy(bench->store);
