@@ -134,7 +134,8 @@ int penstock_pushpull_many(penstock_store *store, penstock_key key,
     }
     status = ps_kvstore_submit(store->store, &request->kv);
     if (status == PS_OK && request_out == NULL) {
-        status = ps_event_wait(&request->event, PS_NEVER); /* it has a deadline of its own */
+        status =
+            ps_event_wait(&request->event, PS_NEVER); /* it has a deadline of its own */
         if (status != PS_OK) {
             return status; /* the store still has it */
         }

@@ -69,11 +69,12 @@ static enum ps_status dist_create(struct ps_node *node, struct ps_dist **dist_ou
     PS_TRY_GOTO(status, wait_or_error(dist, &dist->joined, err), close_all);
     PS_TRY_GOTO(status, ps_dist_links_open(dist, err), close_all);
     PS_TRY_GOTO(status, wait_or_error(dist, &dist->linked, err), close_all);
+    ps_mutex_lock(&dist->mutex);
     dist->opened = true;
-    struct ps_error late;
-    if (ps_dist_error(dist, &late) != PS_OK) { /* between the wait and 'opened' */
+    if (dist->error.status != PS_OK) { /* between the wait and 'opened' */
         ps_doorbell_ring(&dist->bell);
     }
+    ps_mutex_unlock(&dist->mutex);
     *dist_out = dist;
     return PS_OK;
 close_all:
@@ -107,8 +108,11 @@ static void goodbye_start(struct ps_task *task)
     ps_member_leave(goodbye->dist->member, goodbye_done, goodbye);
 }
 
+/* The links go first: nothing is pending, and servers that stop because of the goodbye
+ * must not look lost. */
 static void dist_leave(struct ps_dist *dist)
 {
+    ps_dist_links_close(dist);
     struct goodbye goodbye = {.task = {.run = goodbye_start, .label = "kvstore.leave"},
                               .dist = dist};
     if (ps_dist_error(dist, NULL) == PS_OK &&
@@ -225,7 +229,8 @@ void ps_dist_request_done(struct ps_dist_request *request)
     struct ps_dist_key *key = request->key->impl;
     if (request->op != PS_REC_ABORT) {
         user->error = request->error;
-    } else { /* the vote was taken or not: the operation failed upstream, in its own words */
+    } else { /* the vote was taken or not: the operation failed upstream, in its own words
+              */
         user->error.status = user->upstream;
     }
     user->version = request->version;

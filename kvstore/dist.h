@@ -12,7 +12,7 @@
 #include "base/mem.h"
 #include "base/queue.h"
 #include "kvstore/kvstore_ops.h"
-#include "kvstore/reduce.h"
+#include "kvstore/reducer.h"
 #include "kvstore/shard/member.h"
 #include "net/net.h"
 
@@ -33,7 +33,7 @@ struct ps_dist {
     struct ps_loop *loop;
     struct ps_net_end *end;
     unsigned stores; /* that share this */
-    bool opened;     /* joined and linked */
+    bool opened;     /* joined and linked; guarded by the mutex */
 
     /* by server rank, then lane */
     struct ps_dist_lane **lanes;

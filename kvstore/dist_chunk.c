@@ -424,4 +424,6 @@ void ps_dist_chunks_close(struct ps_dist *dist)
 {
     ps_pool_destroy(dist->request_pool);
     ps_pool_destroy(dist->chunk_pool);
+    dist->request_pool = NULL;
+    dist->chunk_pool = NULL;
 }

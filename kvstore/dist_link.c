@@ -168,10 +168,14 @@ enum ps_status ps_dist_links_open(struct ps_dist *dist, struct ps_error *err)
 
 void ps_dist_links_close(struct ps_dist *dist)
 {
+    ps_mutex_lock(&dist->mutex);
+    dist->opened = false; /* nobody rings the bell from here on */
+    ps_mutex_unlock(&dist->mutex);
     if (dist->loop != NULL) {
         ps_loop_stop(dist->loop);
     }
     ps_net_end_close(dist->end);
+    dist->end = NULL;
     ps_dist_chunks_close(dist);
     for (uint32_t rank = 0; dist->lanes != NULL && rank < dist->server_count; rank++) {
         for (uint32_t i = 0; dist->lanes[rank] != NULL && i < dist->lane_counts[rank];
@@ -182,7 +186,10 @@ void ps_dist_links_close(struct ps_dist *dist)
     }
     free(dist->lanes);
     free(dist->lane_counts);
+    dist->lanes = NULL;
+    dist->lane_counts = NULL;
     ps_loop_destroy(dist->loop);
+    dist->loop = NULL;
 }
 
 void ps_dist_fail(struct ps_dist *dist, const struct ps_error *err)
@@ -192,12 +199,12 @@ void ps_dist_fail(struct ps_dist *dist, const struct ps_error *err)
     if (first) {
         dist->error = *err;
     }
+    if (first && dist->opened) {
+        ps_doorbell_ring(&dist->bell); /* under the lock: links_close waits for it */
+    }
     ps_mutex_unlock(&dist->mutex);
     ps_event_set(&dist->joined);
     ps_event_set(&dist->linked);
-    if (first && dist->opened) {
-        ps_doorbell_ring(&dist->bell);
-    }
 }
 
 enum ps_status ps_dist_error(struct ps_dist *dist, struct ps_error *err)

@@ -2,7 +2,7 @@
  * thread (and the reducer's).  A push without optimizer or updater replaces the value by
  * the sum. */
 #include "kvstore/kvstore_ops.h"
-#include "kvstore/reduce.h"
+#include "kvstore/reducer.h"
 
 #include "base/mem.h"
 #include "kernels/optimizer.h"

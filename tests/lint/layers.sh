@@ -18,7 +18,7 @@ sources '*.c' '*.h' '*.inc' '*.def' | while read -r file; do
         sees["kernels"] = " base kernels "
         sees["engine"] = " base kernels engine "
         sees["net"] = " base net "
-        sees["kvstore/shard"] = " base kernels kvstore/shard "
+        sees["kvstore/shard"] = " base kernels net kvstore/shard "
         sees["kvstore"] = " base kernels engine net kvstore/shard kvstore "
         sees["worker"] = " base kernels engine net kvstore/shard kvstore worker "
         sees["server"] = " base kernels net kvstore/shard server "

@@ -10,7 +10,7 @@
 
 #include "base/rng.h"
 #include "kernels/reduce.h"
-#include "kvstore/reduce.h"
+#include "kvstore/reducer.h"
 #include "kvstore/shard/merge.h"
 
 #define BOUND 10000
