@@ -125,7 +125,7 @@ struct ps_server {
     char stop_why[PS_ERROR_TEXT_BYTES];
 };
 
-/* ---- lane.c ---- */
+/* ---- server_lane.c ---- */
 /* Opens the lane's loop and end and listens; the loop starts when the job is known. */
 enum ps_status server_lane_open(struct server_lane *lane, struct ps_server *server,
                                 uint32_t index, const char *url, struct ps_error *err);
@@ -181,7 +181,7 @@ void server_control_request(void *server, struct ps_net_link *link,
 void server_control_fail_lanes(struct ps_server *server, const struct ps_error *err);
 void server_control_fini(struct ps_server *server);
 
-/* ---- status.c ---- */
+/* ---- server_status.c ---- */
 void server_counters(struct server_lane *lane, struct lane_counters *out);
 enum ps_status server_status_json(const struct ps_server *server,
                                   const struct lane_counters *lanes,
