@@ -175,6 +175,8 @@ static void wait_drained(struct ps_kvstore *store)
         PS_LOG(store->node->log, WARN, KVSTORE, "store %s: requests are still pending",
                store->name);
     }
+    ps_mutex_lock(&own->mutex); /* who set the event held it: until that one is out */
+    ps_mutex_unlock(&own->mutex);
 }
 
 static void dist_close(struct ps_kvstore *store)
@@ -360,7 +362,13 @@ fail:
 static enum ps_status dist_submit(struct ps_kvstore *store, struct ps_kv_key *key,
                                   struct ps_kv_request *user)
 {
-    return start_request(store, key, user, record_op(user));
+    struct ps_dist_store *own = store->impl;
+    /* The answer may come, and its waiter destroy the store, while this call still holds
+     * the key: the call counts as well. */
+    request_began(own);
+    enum ps_status status = start_request(store, key, user, record_op(user));
+    request_ended(own);
+    return status;
 }
 
 /* ---- init ---- */

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/thread.h"
 #include "tests/support/cluster.h"
 #include "tests/support/store_calls.h"
 
@@ -512,6 +513,77 @@ static void workers_that_disagree_on_a_shape_are_told(void **state)
     assert_int_equal(atomic_load(&refused), 1);
 }
 
+/* ---- the end of a store ---- */
+
+struct last_call {
+    struct ps_kvstore *store;
+    struct ps_kv_request request;
+    struct ps_event done, go;
+};
+
+static void last_call_done(struct ps_kv_request *request)
+{
+    ps_event_set(&((struct last_call *)request->ctx)->done);
+}
+
+static void last_call_submit(void *arg)
+{
+    struct last_call *call = arg;
+    assert_int_equal(ps_event_wait(&call->go, PS_NEVER), PS_OK);
+    assert_int_equal(ps_kvstore_submit(call->store, &call->request), PS_OK);
+}
+
+/* One thread submits, another destroys the store as soon as the answer is there. */
+static void program_last_call(struct cluster *cluster, struct ps_node *node,
+                              uint32_t index, void *arg)
+{
+    PS_UNUSED(cluster);
+    PS_UNUSED(index);
+    PS_UNUSED(arg);
+    struct ps_shape shape = PS_SHAPE(1);
+    struct ps_kvstore *keeps_the_job = store_open(node, "dist_sync", NULL);
+    for (int i = 0; i < 100; i++) {
+        char name[16];
+        float value = 1;
+        const void *src = &value;
+        void *dst = &value;
+        struct ps_thread thread = {0};
+        struct last_call call = {.request = {.op = PS_KV_PUSHPULL,
+                                             .key = PS_KEY(0),
+                                             .dtype = PS_F32,
+                                             .count = 1,
+                                             .src = &src,
+                                             .src_count = 1,
+                                             .dst = &dst,
+                                             .dst_count = 1,
+                                             .done = last_call_done}};
+        call.request.ctx = &call;
+        (void)snprintf(name, sizeof(name), "store%d", i);
+        call.store = store_open(node, "dist_sync", name);
+        store_init(call.store, PS_KEY(0), PS_F32, &shape, 1);
+        assert_int_equal(ps_event_init(&call.done, node->driver), PS_OK);
+        assert_int_equal(ps_event_init(&call.go, node->driver), PS_OK);
+        assert_int_equal(ps_thread_start(&thread, "submit", last_call_submit, &call),
+                         PS_OK);
+        ps_event_set(&call.go);
+        assert_int_equal(ps_event_wait(&call.done, PS_NEVER), PS_OK);
+        ps_kvstore_destroy(call.store);
+        ps_thread_join(&thread);
+        ps_event_fini(&call.done);
+        ps_event_fini(&call.go);
+    }
+    ps_kvstore_destroy(keeps_the_job);
+}
+
+static void a_store_may_go_as_soon_as_its_last_request_is_done(void **state)
+{
+    PS_UNUSED(state);
+    if (strcmp(transport, "sim") == 0) {
+        skip(); /* needs threads */
+    }
+    run_job(1, 1, program_last_call, NULL);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -529,6 +601,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_worker_that_is_done_is_not_waited_for),
         cmocka_unit_test(an_empty_vote_counts_and_an_abort_reaches_everyone),
         cmocka_unit_test(workers_that_disagree_on_a_shape_are_told),
+        cmocka_unit_test(a_store_may_go_as_soon_as_its_last_request_is_done),
     };
     if (argc != 2) {
         (void)fprintf(stderr, "usage: %s inproc|tcp|ipc|sim\n", argv[0]);
