@@ -276,6 +276,15 @@ bool ps_zmq_monitor_read(struct ps_zmq_socket *socket, unsigned *event_out,
     return true;
 }
 
+static void tune(const struct ps_zmq_socket *socket, int fd)
+{
+    if (socket->wire->ops->local) {
+        ps_ipc_tune(fd);
+    } else {
+        ps_tcp_tune_loopback(fd);
+    }
+}
+
 void ps_zmq_monitor_drain(struct ps_zmq_socket *socket)
 {
     unsigned event;
@@ -289,9 +298,8 @@ void ps_zmq_monitor_drain(struct ps_zmq_socket *socket)
                            socket->url, event);
             continue;
         }
-        if (!socket->wire->ops->local &&
-            (event == ZMQ_EVENT_CONNECTED || event == ZMQ_EVENT_ACCEPTED)) {
-            ps_tcp_tune_loopback((int)value);
+        if (event == ZMQ_EVENT_CONNECTED || event == ZMQ_EVENT_ACCEPTED) {
+            tune(socket, (int)value);
         }
         if (socket->listening) {
             accepted_event(socket, event, value);

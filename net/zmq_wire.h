@@ -131,5 +131,7 @@ PS_MUST_CHECK enum ps_status ps_ipc_path(const struct ps_node *node, const char 
                                          struct ps_error *err);
 /* Removes a private directory and whatever sockets are left in it. */
 void ps_ipc_remove(const char *directory);
+/* Gives a unix socket a send buffer of 512 KiB; does nothing to any other descriptor. */
+void ps_ipc_tune(int fd);
 
 #endif
