@@ -4,6 +4,7 @@
 #include "base/str.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -121,7 +122,11 @@ enum ps_status ps_report_epoch(struct ps_report *report, const struct ps_epoch_r
     } else {
         ps_str_printf(&line, "null");
     }
-    ps_str_printf(&line, ", \"loss\": %.6f}\n", r->loss);
+    if (isfinite(r->loss)) { /* JSON has no word for what a diverged training reaches */
+        ps_str_printf(&line, ", \"loss\": %.6f}\n", r->loss);
+    } else {
+        ps_str_printf(&line, ", \"loss\": null}\n");
+    }
     enum ps_status status =
         line.failed ? PS_ENOMEM : ps_file_write(report->metrics, line.data, line.size);
     ps_str_fini(&line);
