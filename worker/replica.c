@@ -262,6 +262,12 @@ enum ps_status ps_replica_step(struct ps_replica *replica,
             count, dataset->rows, dataset->columns, replica->options.batch,
             replica->options.rows, replica->options.columns);
     }
+    int64_t classes = ps_tensor_shape(replica->output)->dim[1];
+    if (dataset->classes > classes) { /* a label would be read behind its row */
+        return ps_error_set(err, PS_ESHAPE,
+                            "the data has %u classes, the network's output %lld",
+                            dataset->classes, (long long)classes);
+    }
     enum ps_status status = push_feed(replica, dataset, indices, count);
     if (status != PS_OK) {
         return ps_error_set(err, status, "feeding a batch: %s", ps_status_text(status));
