@@ -4,12 +4,15 @@
 
 #include "base/options.h"
 #include "base/str.h"
+#include "kernels/optimizer.h"
 #include "worker/models/models.h"
 #include "worker/trainer.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #define LR_STEPS_MAX 64
 
@@ -119,11 +122,40 @@ static enum ps_status parse_steps(const char *text, int64_t steps[LR_STEPS_MAX],
 static void make_hyper(const struct flags *f, struct ps_str *hyper)
 {
     bool has_momentum =
-        strcmp(f->optimizer, "sgd") == 0 || strcmp(f->optimizer, "nag") == 0;
+        strcasecmp(f->optimizer, "sgd") == 0 || strcasecmp(f->optimizer, "nag") == 0;
     if (has_momentum) {
         ps_str_printf(hyper, "momentum=%.17g,", f->mom);
     }
     ps_str_printf(hyper, "wd=%.17g", f->wd);
+}
+
+/* What can be told from the command line alone is told before anything is opened. */
+static enum ps_status check_flags(const struct flags *f, struct ps_error *err)
+{
+    int64_t steps[LR_STEPS_MAX];
+    size_t step_count;
+    struct ps_optimizer optimizer;
+    struct ps_str text = {0};
+    PS_TRY(ps_model_check(f->network, err));
+    PS_TRY(ps_kvstore_type_check(f->kv_store, err));
+    PS_TRY(parse_steps(f->lr_step_epochs, steps, &step_count, err));
+    if (f->batch_size % f->cpus != 0) {
+        return ps_error_set(err, PS_EINVAL,
+                            "batch size %" PRId64 " cannot be split evenly over %" PRId64
+                            " cpus",
+                            f->batch_size, f->cpus);
+    }
+    if (f->load_epoch > 0 && f->model_prefix == NULL) {
+        return ps_error_set(err, PS_EINVAL, "load-epoch %" PRId64 " needs a model-prefix",
+                            f->load_epoch);
+    }
+    ps_str_printf(&text, "%s,", f->optimizer);
+    make_hyper(f, &text);
+    enum ps_status status = text.failed
+                                ? ps_error_set(err, PS_ENOMEM, "optimizer: out of memory")
+                                : ps_optimizer_parse(ps_str_text(&text), &optimizer, err);
+    ps_str_fini(&text);
+    return status;
 }
 
 struct world {
@@ -148,7 +180,6 @@ static enum ps_status world_init(struct world *world, const struct flags *f,
                                  struct ps_error *err)
 {
     struct ps_fs *fs = world->node->fs;
-    PS_TRY(ps_kvstore_type_check(f->kv_store, err));
     PS_TRY(ps_dataset_load(fs, f->data, PS_DATASET_TRAIN, &world->train, err));
     PS_TRY(ps_dataset_load(fs, f->data, PS_DATASET_TEST, &world->test, err));
     PS_TRY(ps_model_build(f->network, (int)world->train.classes, &world->symbol, err));
@@ -232,6 +263,10 @@ int ps_cmd_train(int argc, char **argv)
     if (operand < argc) {
         (void)ps_error_set(&err, PS_EINVAL, "\"%s\" is not an option; see --help",
                            argv[operand]);
+        return complain(&err, PS_EXIT_USAGE);
+    }
+    if (check_flags(&f, &err) != PS_OK) {
+        free((void *)f.set.items);
         return complain(&err, PS_EXIT_USAGE);
     }
     struct world world = {0};

@@ -15,7 +15,8 @@ struct ps_model {
 /* Ends with a model whose name is NULL. */
 extern const struct ps_model ps_models[];
 
-/* Errors: PS_EINVAL (unknown, with the nearest name). */
+/* Errors of both: PS_EINVAL (unknown, with the nearest name). */
+PS_MUST_CHECK enum ps_status ps_model_check(const char *name, struct ps_error *err);
 PS_MUST_CHECK enum ps_status ps_model_build(const char *name, int classes,
                                             struct ps_symbol **symbol_out,
                                             struct ps_error *err);
