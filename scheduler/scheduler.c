@@ -5,7 +5,7 @@
  * Thread: the control loop; open, close and wait come from outside. */
 #include "scheduler/scheduler.h"
 
-#include "kvstore/shard/on_loop.h"
+#include "base/on_loop.h"
 #include "kvstore/shard/root.h"
 #include "scheduler/job.h"
 

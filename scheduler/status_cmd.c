@@ -6,7 +6,7 @@
 #include "base/options.h"
 #include "base/str.h"
 #include "kvstore/shard/control.h"
-#include "kvstore/shard/on_loop.h"
+#include "base/on_loop.h"
 #include "kvstore/shard/root.h"
 #include "net/net.h"
 

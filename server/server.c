@@ -5,7 +5,7 @@
 #include "server/server.h"
 
 #include "base/util.h"
-#include "kvstore/shard/on_loop.h"
+#include "base/on_loop.h"
 #include "kvstore/shard/root.h"
 #include "server/state.h"
 

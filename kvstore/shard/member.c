@@ -4,7 +4,7 @@
 
 #include "base/sim.h"
 #include "kvstore/shard/member_private.h"
-#include "kvstore/shard/on_loop.h"
+#include "base/on_loop.h"
 #include "kvstore/shard/root.h"
 
 #include <stdarg.h>

@@ -2,8 +2,8 @@
  * loop are called from other threads.  Under the simulation, where handlers never run
  * beside their callers, it runs at once, also when the loop's node was killed.
  * Threads: any but inside a handler of another loop; 'loop' runs. */
-#ifndef PENSTOCK_KVSTORE_SHARD_ON_LOOP_H
-#define PENSTOCK_KVSTORE_SHARD_ON_LOOP_H
+#ifndef PENSTOCK_BASE_ON_LOOP_H
+#define PENSTOCK_BASE_ON_LOOP_H
 
 #include "base/loop.h"
 

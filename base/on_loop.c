@@ -1,5 +1,5 @@
 /* One task and one event. */
-#include "kvstore/shard/on_loop.h"
+#include "base/on_loop.h"
 
 struct errand {
     struct ps_task task;

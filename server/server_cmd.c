@@ -1,16 +1,13 @@
-/* penstock server: a server as a process.  Signals come as a descriptor on the node's
- * loop (signalfd), so that no handler runs on a foreign stack.
- * Thread: main waits; the loop's thread reads signals. */
+/* penstock server: a server as a process.
+ * Thread: main waits; signals are heard on the node's loop (base/signals.h). */
 #include "server/commands.h"
 
 #include "base/options.h"
-#include "kvstore/shard/on_loop.h"
+#include "base/signals.h"
 #include "server/server.h"
 
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 struct server_command {
@@ -18,70 +15,20 @@ struct server_command {
     const char *root;    /* NULL: not given */
     struct ps_node *node;
     struct ps_server *server;
-    struct ps_fd_watch signals;
-    enum ps_status watch_status;
-    _Atomic int signal; /* the first one heard; 0 = none */
+    struct ps_signals signals;
 };
 
-/* ---- signals ---- */
-
-static void on_signal(struct ps_fd_watch *watch, unsigned events)
+static void on_signal(void *ctx, int number)
 {
-    struct server_command *command =
-        PS_CONTAINER_OF(watch, struct server_command, signals);
-    struct signalfd_siginfo info;
-    int none = 0;
-    PS_UNUSED(events);
-    while (read(watch->fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
-        char why[32];
-        (void)snprintf(why, sizeof(why), "signal %u", info.ssi_signo);
-        if (atomic_compare_exchange_strong(&command->signal, &none,
-                                           (int)info.ssi_signo)) {
-            ps_server_stop(command->server, why);
-        }
-    }
+    struct server_command *command = ctx;
+    char why[32];
+    (void)snprintf(why, sizeof(why), "signal %d", number);
+    ps_server_stop(command->server, why);
 }
-
-static void signal_set(sigset_t *set)
-{
-    (void)sigemptyset(set);
-    (void)sigaddset(set, SIGTERM);
-    (void)sigaddset(set, SIGINT);
-    (void)sigaddset(set, SIGHUP);
-}
-
-static void watch_on_loop(void *arg)
-{
-    struct server_command *command = arg;
-    command->watch_status = ps_loop_watch(command->node->loop, &command->signals);
-}
-
-static void unwatch_on_loop(void *arg)
-{
-    struct server_command *command = arg;
-    ps_loop_unwatch(command->node->loop, &command->signals);
-}
-
-static enum ps_status watch_signals(struct server_command *command)
-{
-    sigset_t set;
-    signal_set(&set);
-    command->signals =
-        (struct ps_fd_watch){.run = on_signal,
-                             .fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC),
-                             .events = PS_FD_READ};
-    if (command->signals.fd < 0) {
-        return PS_EIO;
-    }
-    PS_TRY(ps_on_loop(command->node->loop, watch_on_loop, command));
-    return command->watch_status;
-}
-
-/* ---- the run ---- */
 
 static int exit_of(const struct server_command *command, const struct ps_error *result)
 {
-    int number = atomic_load(&command->signal);
+    int number = atomic_load(&command->signals.number);
     if (result->status == PS_OK) {
         return PS_EXIT_OK;
     }
@@ -105,13 +52,10 @@ static int run_server(struct server_command *command)
         return code == PS_EXIT_FAIL ? PS_EXIT_CONFIG : code;
     }
     int code = PS_EXIT_FAIL;
-    status = watch_signals(command);
+    status = ps_signals_open(&command->signals, command->node->loop, on_signal, command);
     if (status == PS_OK) {
         status = ps_server_wait(command->server, PS_NEVER, &result);
-        if (ps_on_loop(command->node->loop, unwatch_on_loop, command) != PS_OK) {
-            status = PS_ENOMEM; /* the watch still refers to this stack: leave it be */
-            command->signals.fd = -1;
-        }
+        ps_signals_close(&command->signals);
     }
     if (status == PS_OK) {
         code = exit_of(command, &result);
@@ -119,9 +63,6 @@ static int run_server(struct server_command *command)
         fprintf(stderr, "penstock server: %s\n", ps_status_text(status));
     }
     ps_server_close(command->server);
-    if (command->signals.fd >= 0) {
-        (void)close(command->signals.fd);
-    }
     return code;
 }
 
@@ -152,7 +93,7 @@ static int open_and_run(struct server_command *command)
 
 int ps_cmd_server(int argc, char **argv)
 {
-    struct server_command command = {.lanes = -1, .rank = -1, .signals = {.fd = -1}};
+    struct server_command command = {.lanes = -1, .rank = -1};
     const struct ps_option options[] = {
         {.name = "root",
          .type = PS_OPT_TEXT,
@@ -182,7 +123,6 @@ int ps_cmd_server(int argc, char **argv)
         .options = options,
         .option_count = PS_COUNT(options)};
     struct ps_error err = {0};
-    sigset_t set, before;
     bool help = false;
     int operand = argc;
     enum ps_status status = ps_options_parse(&about, argc, argv, &operand, &help, &err);
@@ -197,9 +137,8 @@ int ps_cmd_server(int argc, char **argv)
         return PS_EXIT_OK;
     }
     /* Before any thread starts, so that the signals go to the descriptor alone. */
-    signal_set(&set);
-    (void)pthread_sigmask(SIG_BLOCK, &set, &before);
+    ps_signals_block(&command.signals);
     int code = open_and_run(&command);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    ps_signals_restore(&command.signals);
     return code;
 }

@@ -1,17 +1,15 @@
-/* penstock scheduler: a scheduler as a process.  Signals come as a descriptor on the
- * node's loop (signalfd), so that no handler runs on a foreign stack.
- * Thread: main waits; the loop's thread reads signals. */
+/* penstock scheduler: a scheduler as a process.
+ * Thread: main waits; signals are heard on the node's loop (base/signals.h). */
 #include "scheduler/commands.h"
 
 #include "base/options.h"
+#include "base/signals.h"
 #include "base/str.h"
 #include "scheduler/scheduler.h"
 
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 struct scheduler_command {
@@ -19,8 +17,7 @@ struct scheduler_command {
     const char *host;       /* NULL: not given */
     struct ps_node *node;
     struct ps_scheduler *scheduler;
-    struct ps_fd_watch signals;
-    _Atomic int signal; /* the first one heard; 0 = none */
+    struct ps_signals signals;
 };
 
 /* "tcp://127.0.0.1:45123" -> "127.0.0.1 45123"; other schemes -> "<url> 0". */
@@ -46,82 +43,17 @@ static void write_ready(void *ctx, const char *url)
     command->ready_fd = -1;
 }
 
-/* ---- signals ---- */
-
-static void on_signal(struct ps_fd_watch *watch, unsigned events)
+static void on_signal(void *ctx, int number)
 {
-    struct scheduler_command *command =
-        PS_CONTAINER_OF(watch, struct scheduler_command, signals);
-    struct signalfd_siginfo info;
-    int none = 0;
-    PS_UNUSED(events);
-    while (read(watch->fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
-        char why[32];
-        (void)snprintf(why, sizeof(why), "signal %u", info.ssi_signo);
-        if (atomic_compare_exchange_strong(&command->signal, &none,
-                                           (int)info.ssi_signo)) {
-            ps_scheduler_stop(command->scheduler, why);
-        }
-    }
+    struct scheduler_command *command = ctx;
+    char why[32];
+    (void)snprintf(why, sizeof(why), "signal %d", number);
+    ps_scheduler_stop(command->scheduler, why);
 }
-
-static void signal_set(sigset_t *set)
-{
-    (void)sigemptyset(set);
-    (void)sigaddset(set, SIGTERM);
-    (void)sigaddset(set, SIGINT);
-    (void)sigaddset(set, SIGHUP);
-}
-
-static enum ps_status watch_signals(struct scheduler_command *command)
-{
-    sigset_t set;
-    signal_set(&set);
-    command->signals =
-        (struct ps_fd_watch){.run = on_signal,
-                             .fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC),
-                             .events = PS_FD_READ};
-    return command->signals.fd < 0 ? PS_EIO : PS_OK;
-}
-
-/* The watch starts and ends on the loop. */
-struct watch_errand {
-    struct scheduler_command *command;
-    struct ps_task task;
-    struct ps_event done;
-    enum ps_status status;
-    bool on;
-};
-
-static void run_watch_errand(struct ps_task *task)
-{
-    struct watch_errand *errand = PS_CONTAINER_OF(task, struct watch_errand, task);
-    struct scheduler_command *command = errand->command;
-    if (errand->on) {
-        errand->status = ps_loop_watch(command->node->loop, &command->signals);
-    } else {
-        ps_loop_unwatch(command->node->loop, &command->signals);
-    }
-    ps_event_set(&errand->done);
-}
-
-static enum ps_status set_watch(struct scheduler_command *command, bool on)
-{
-    struct watch_errand errand = {.command = command, .on = on};
-    errand.task = (struct ps_task){.run = run_watch_errand, .label = "signals"};
-    PS_TRY(ps_event_init(&errand.done, command->node->driver));
-    (void)ps_loop_post(command->node->loop, &errand.task);
-    while (ps_event_wait(&errand.done, PS_NEVER) != PS_OK) {
-    }
-    ps_event_fini(&errand.done);
-    return errand.status;
-}
-
-/* ---- the run ---- */
 
 static int exit_of(const struct scheduler_command *command, const struct ps_error *result)
 {
-    int number = atomic_load(&command->signal);
+    int number = atomic_load(&command->signals.number);
     if (result->status == PS_OK) {
         return PS_EXIT_OK;
     }
@@ -138,22 +70,16 @@ static int run_scheduler(struct scheduler_command *command)
     struct ps_scheduler_options options = {
         .node = command->node, .ready = write_ready, .ctx = command};
     int code = PS_EXIT_FAIL;
-    enum ps_status status = watch_signals(command);
-    if (status != PS_OK) {
-        fprintf(stderr, "penstock scheduler: signalfd: %s\n", ps_status_text(status));
-        return PS_EXIT_FAIL;
-    }
-    status = ps_scheduler_open(&options, &command->scheduler, &err);
+    enum ps_status status = ps_scheduler_open(&options, &command->scheduler, &err);
     if (status != PS_OK) {
         fprintf(stderr, "penstock scheduler: %s\n", err.text);
         code = ps_exit_code(status);
-        code = code == PS_EXIT_FAIL ? PS_EXIT_CONFIG : code;
-        goto close_fd;
+        return code == PS_EXIT_FAIL ? PS_EXIT_CONFIG : code;
     }
-    status = set_watch(command, true);
+    status = ps_signals_open(&command->signals, command->node->loop, on_signal, command);
     if (status == PS_OK) {
         status = ps_scheduler_wait(command->scheduler, PS_NEVER, &result);
-        (void)set_watch(command, false);
+        ps_signals_close(&command->signals);
     }
     if (status == PS_OK) {
         code = exit_of(command, &result);
@@ -161,8 +87,6 @@ static int run_scheduler(struct scheduler_command *command)
         fprintf(stderr, "penstock scheduler: %s\n", ps_status_text(status));
     }
     ps_scheduler_close(command->scheduler);
-close_fd:
-    (void)close(command->signals.fd);
     return code;
 }
 
@@ -225,7 +149,6 @@ int ps_cmd_scheduler(int argc, char **argv)
         .options = options,
         .option_count = PS_COUNT(options)};
     struct ps_error err = {0};
-    sigset_t set, before;
     bool help = false;
     int operand = argc;
     enum ps_status status = ps_options_parse(&about, argc, argv, &operand, &help, &err);
@@ -240,9 +163,8 @@ int ps_cmd_scheduler(int argc, char **argv)
         return PS_EXIT_OK;
     }
     /* Before any thread starts, so that the signals go to the descriptor alone. */
-    signal_set(&set);
-    (void)pthread_sigmask(SIG_BLOCK, &set, &before);
+    ps_signals_block(&command.signals);
     int code = open_and_run(&command);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    ps_signals_restore(&command.signals);
     return code;
 }
