@@ -147,8 +147,9 @@ PENSTOCK_API int penstock_barrier(penstock_store *store);
 PENSTOCK_API int penstock_done(penstock_store *store);
 
 /* Push, pull, both.  The tensors' memory must stay until the request has completed.
- * 'request_out' NULL: waits.  Otherwise the call returns at once and gives a request;
- * with 'queue' not NULL its completion is also put there.  Higher priority first. */
+ * 'request_out' NULL: waits.  Otherwise the call returns at once and gives a request
+ * (NULL when it failed); with 'queue' not NULL its completion is also put there.  Higher
+ * priority first. */
 PENSTOCK_API int penstock_push(penstock_store *store, penstock_key key,
                                const penstock_tensor *value, int priority,
                                penstock_queue *queue, penstock_request **request_out);

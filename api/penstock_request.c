@@ -122,6 +122,9 @@ int penstock_pushpull_many(penstock_store *store, penstock_key key,
 {
     struct ps_error err = {.status = PS_OK};
     struct penstock_request *request = NULL;
+    if (request_out != NULL) {
+        *request_out = NULL; /* what a caller may free after any failure */
+    }
     enum ps_status status =
         request_create(store, key, values, value_count, outs, out_count, &request, &err);
     if (status != PS_OK) {
