@@ -259,7 +259,7 @@ static enum ps_status mount_for(struct ps_net_end *end, const char *url,
 enum ps_status ps_net_listen(struct ps_net_end *end, const char *url,
                              char url_out[PS_URL_BYTES], struct ps_error *err)
 {
-    struct ps_mount *mount;
+    struct ps_mount *mount = NULL;
     char real[PS_URL_BYTES];
     PS_TRY(mount_for(end, url, &mount, err));
     PS_TRY(mount->ops->listen(mount->wire, url, real, err));
@@ -271,7 +271,7 @@ enum ps_status ps_net_listen(struct ps_net_end *end, const char *url,
 enum ps_status ps_net_dial(struct ps_net_end *end, const char *url, void *link_ctx,
                            struct ps_net_link **link_out, struct ps_error *err)
 {
-    struct ps_mount *mount;
+    struct ps_mount *mount = NULL;
     struct ps_net_link *link;
     PS_TRY(mount_for(end, url, &mount, err));
     enum ps_status status = ps_link_create(end, mount->ops, &link);
