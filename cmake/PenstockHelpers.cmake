@@ -60,11 +60,15 @@ function(penstock_room name)
 endfunction()
 
 # penstock_test(NAME SOURCES a.c ... ROOMS room ... [ARGS ...] [LABELS ...] [TIMEOUT s])
-# A cmocka program run by ctest; exit code 77 means skipped.
+# A cmocka program run by ctest; exit code 77 means skipped.  Those below tests/unit/ have the label unit too.
 function(penstock_test name)
   cmake_parse_arguments(T "" "TIMEOUT" "SOURCES;ROOMS;ARGS;LABELS" ${ARGN})
   if(NOT T_TIMEOUT)
     set(T_TIMEOUT 120)
+  endif()
+  if(CMAKE_CURRENT_SOURCE_DIR MATCHES "/tests/unit/")
+    list(APPEND T_LABELS unit)
+    list(REMOVE_DUPLICATES T_LABELS)
   endif()
   pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
   add_executable(${name} ${T_SOURCES})
