@@ -54,6 +54,14 @@ static void dist_free(struct ps_dist *dist)
 static enum ps_status dist_create(struct ps_node *node, struct ps_dist **dist_out,
                                   struct ps_error *err)
 {
+    if (ps_settings_is_set(node->settings, PS_SET_NUM_SERVER) &&
+        ps_settings_int(node->settings, PS_SET_NUM_SERVER) == 0) {
+        return ps_error_set(err, PS_EINVAL,
+                            "%s is 0: a distributed store keeps its keys on servers, so "
+                            "at least 1 is needed; without servers use the store local "
+                            "or device",
+                            ps_settings_variable(node->settings, PS_SET_NUM_SERVER));
+    }
     struct ps_dist *dist = calloc(1, sizeof(*dist));
     if (dist == NULL) {
         return ps_error_set(err, PS_ENOMEM, "joining the job: out of memory");
