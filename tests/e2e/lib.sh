@@ -81,3 +81,46 @@ JOB
     printf '%s\n' "$until_done" >"$work/server.sh"
     printf '%s\n' ': >"$here/done"' >"$work/worker.sh"
 }
+
+# The programs of this folder; a build without them skips the test.
+need() {
+    for program; do
+        [ -x "$BUILD/tests/e2e/$program" ] || skip "this build has no $program"
+    done
+    job=$BUILD/tests/e2e/e2e_job
+    json=$BUILD/tests/e2e/e2e_json
+}
+# Of a launch in the background: $root is the scheduler's address (host:port), once it is known.
+wait_for_root() {
+    wait_until 20 grep -q '^launch: scheduler at' "$work/err" || fail "no scheduler"
+    root=$(sed -n 's/^launch: scheduler at \([^ ]*\) port \([0-9]*\);.*/\1:\2/p' "$work/err")
+}
+# Both workers of an e2e_job have said that they are at work.
+all_ready() { [ "$(grep -c 'ready pid' "$work/out")" -eq "${1:-2}" ]; }
+worker_pid() { sed -n "s/.*worker $1 of .* ready pid \([0-9]*\)\$/\1/p" "$work/out"; }
+# Ends a launch in the background: $code and $took (since $began) as of `launch`.
+finish() {
+    wait "$launcher"
+    code=$?
+    took=$((($(date +%s%N) - began) / 1000000000))
+}
+start_clock() { began=$(date +%s%N); }
+status() { "$PENSTOCK" status --root "$root" "$@"; }
+# by_hand ROLE NAME COMMAND...: a process without the launcher; $! is its pid.
+by_hand() {
+    role=$1
+    name=$2
+    shift 2
+    E2E_MARK=$self_mark DMLC_ROLE=$role DMLC_NUM_WORKER=${workers:-2} DMLC_NUM_SERVER=${servers:-2} \
+        DMLC_PS_ROOT_URI=${root%:*} DMLC_PS_ROOT_PORT=${root##*:} \
+        "$@" >"$work/$name.out" 2>"$work/$name.err" &
+}
+# scheduler_by_hand: on a port of its own choice; sets $root and $scheduler.
+scheduler_by_hand() {
+    E2E_MARK=$self_mark DMLC_ROLE=scheduler DMLC_NUM_WORKER=${workers:-2} DMLC_NUM_SERVER=${servers:-2} \
+        "$PENSTOCK" scheduler --host 127.0.0.1 --port 0 --ready-fd 3 3>"$work/ready" \
+        >"$work/scheduler.out" 2>"$work/scheduler.err" &
+    scheduler=$!
+    wait_until 20 test -s "$work/ready" || fail "the scheduler does not start"
+    root=$(tr ' ' ':' <"$work/ready")
+}
