@@ -12,6 +12,7 @@ struct ps_kernels {
     struct ps_log *log;
     struct ps_blas blas;
     struct ps_onednn *onednn; /* NULL: not built in, or turned off */
+    bool onednn_always; /* also where our own loop is faster; tests and measurements */
     int threads;
 };
 

@@ -41,4 +41,53 @@ PS_MUST_CHECK enum ps_status ps_onednn_conv_forward(struct ps_onednn_conv *conv,
 PS_MUST_CHECK enum ps_status ps_onednn_conv_backward(struct ps_onednn_conv *conv,
                                                      const struct ps_op_run *run);
 
+/* Pooling of data [N,C,H,W] f32 whose windows all lie inside the padded image. */
+enum ps_pool_kind {
+    PS_POOL_MAX,
+    PS_POOL_AVG,      /* divides by KH KW */
+    PS_POOL_AVG_IMAGE /* divides by the part of the window inside the image */
+};
+
+struct ps_pool_geometry {
+    int64_t n, c, h, w, oh, ow, kh, kw;
+    int64_t stride_h, stride_w, pad_h, pad_w;
+    enum ps_pool_kind kind;
+};
+
+struct ps_onednn_pool;
+
+/* As ps_onednn_conv_*; input data. */
+struct ps_onednn_pool *ps_onednn_pool_create(struct ps_onednn *onednn,
+                                             const struct ps_pool_geometry *geometry,
+                                             bool training, int threads,
+                                             size_t *forward_bytes,
+                                             size_t *backward_bytes);
+void ps_onednn_pool_destroy(struct ps_onednn_pool *pool); /* NULL is fine */
+PS_MUST_CHECK enum ps_status ps_onednn_pool_forward(struct ps_onednn_pool *pool,
+                                                    const struct ps_op_run *run);
+PS_MUST_CHECK enum ps_status ps_onednn_pool_backward(struct ps_onednn_pool *pool,
+                                                     const struct ps_op_run *run);
+
+/* Normalisation of data [A,C,S] f32 by channel c. */
+struct ps_norm_geometry {
+    int64_t a, c, s;
+    double eps, momentum;
+    bool fix_gamma, use_global_stats;
+};
+
+struct ps_onednn_norm;
+
+/* As ps_onednn_conv_*; inputs data, gamma, beta, outputs output, mean, var, auxiliary
+ * states moving_mean, moving_var: all as kernels/norm/batch_norm.c says. */
+struct ps_onednn_norm *ps_onednn_norm_create(struct ps_onednn *onednn,
+                                             const struct ps_norm_geometry *geometry,
+                                             bool training, int threads,
+                                             size_t *forward_bytes,
+                                             size_t *backward_bytes);
+void ps_onednn_norm_destroy(struct ps_onednn_norm *norm); /* NULL is fine */
+PS_MUST_CHECK enum ps_status ps_onednn_norm_forward(struct ps_onednn_norm *norm,
+                                                    const struct ps_op_run *run);
+PS_MUST_CHECK enum ps_status ps_onednn_norm_backward(struct ps_onednn_norm *norm,
+                                                     const struct ps_op_run *run);
+
 #endif

@@ -3,6 +3,8 @@
 
 #include "kernels/par.h"
 
+#include <string.h>
+
 enum ps_status ps_onednn_lane_init(struct ps_onednn_lane *lane,
                                    const struct ps_onednn *onednn, int threads)
 {
@@ -53,8 +55,8 @@ void ps_onednn_stage_fini(struct ps_onednn_stage *stage)
     side_fini(&stage->a);
     side_fini(&stage->b);
     side_fini(&stage->result);
-    if (stage->bias != NULL) {
-        dnnl_memory_destroy(stage->bias);
+    for (int i = 0; i < stage->extra_count; i++) {
+        dnnl_memory_destroy(stage->extra[i]);
     }
     if (stage->scratch != NULL) {
         dnnl_memory_destroy(stage->scratch);
@@ -100,42 +102,63 @@ done:
     return status;
 }
 
+static enum ps_status init_sides(const struct ps_onednn_lane *lane,
+                                 struct ps_onednn_stage *stage,
+                                 const_dnnl_primitive_desc_t pd,
+                                 const struct ps_onednn_stage_shape *shape, size_t *bytes)
+{
+    stage->a.slot = shape->a_slot;
+    stage->b.slot = shape->b_slot;
+    stage->result.slot = shape->result_slot;
+    PS_TRY(side_init(lane, &stage->a, shape->a_dense,
+                     dnnl_primitive_desc_query_md(pd, shape->a, 0), false, bytes));
+    if (shape->b_slot != 0) {
+        PS_TRY(side_init(lane, &stage->b, shape->b_dense,
+                         dnnl_primitive_desc_query_md(pd, shape->b, 0), false, bytes));
+    }
+    return side_init(lane, &stage->result, shape->result_dense,
+                     dnnl_primitive_desc_query_md(pd, shape->result, 0), true, bytes);
+}
+
 enum ps_status ps_onednn_stage_init(const struct ps_onednn_lane *lane,
                                     struct ps_onednn_stage *stage,
                                     const_dnnl_primitive_desc_t pd,
-                                    const struct ps_onednn_stage_shape *shape,
-                                    const dnnl_memory_desc_t *bias)
+                                    const struct ps_onednn_stage_shape *shape)
 {
     enum ps_status status = PS_OK;
     size_t bytes = 0;
     const dnnl_memory_desc_t *scratch =
         dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
-    stage->a.slot = shape->a_slot;
-    stage->b.slot = shape->b_slot;
-    stage->result.slot = shape->result_slot;
-    stage->bias_slot = shape->bias_slot;
-    PS_TRY(side_init(lane, &stage->a, shape->a_dense,
-                     dnnl_primitive_desc_query_md(pd, shape->a, 0), false, &bytes));
-    PS_TRY(side_init(lane, &stage->b, shape->b_dense,
-                     dnnl_primitive_desc_query_md(pd, shape->b, 0), false, &bytes));
-    PS_TRY(side_init(lane, &stage->result, shape->result_dense,
-                     dnnl_primitive_desc_query_md(pd, shape->result, 0), true, &bytes));
+    PS_TRY_GOTO(status, init_sides(lane, stage, pd, shape, &bytes), done);
     PS_DNNL_GOTO(
         status,
         dnnl_memory_create(&stage->scratch, scratch, lane->engine, DNNL_MEMORY_NONE),
         done);
-    if (bias != NULL && shape->bias_slot != 0) {
-        PS_DNNL_GOTO(
-            status,
-            dnnl_memory_create(&stage->bias, bias, lane->engine, DNNL_MEMORY_NONE), done);
+    for (int i = 0; i < shape->extra_count; i++) {
+        PS_DNNL_GOTO(status,
+                     dnnl_memory_create(&stage->extra[i], shape->extra[i], lane->engine,
+                                        DNNL_MEMORY_NONE),
+                     done);
+        stage->extra_slot[i] = shape->extra_slot[i];
+        stage->extra_count = i + 1;
     }
     stage->scratch_offset = bytes;
     bytes = ps_onednn_align(bytes + dnnl_memory_desc_get_size(scratch));
     stage->temporary_offset = bytes;
-    stage->bytes = bytes + shape->temporary;
+    stage->bytes = PS_MAX(bytes + shape->temporary, 64); /* a workspace is never NULL */
     PS_DNNL_GOTO(status, dnnl_primitive_create(&stage->primitive, pd), done);
 done:
     return status;
+}
+
+bool ps_onednn_is_reference(const_dnnl_primitive_desc_t pd)
+{
+    const char *text = NULL; /* "jit:avx512_core", "ref:any", "simple:any" */
+    if (dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, (void *)&text) !=
+        dnnl_success) {
+        return true;
+    }
+    return strncmp(text, "ref", 3) == 0 || strncmp(text, "simple", 6) == 0;
 }
 
 enum ps_status ps_onednn_any_layout(const dnnl_memory_desc_t *dense,
@@ -174,20 +197,23 @@ static bool reorder(const struct ps_onednn_side *side, dnnl_stream_t stream, boo
 }
 
 enum ps_status ps_onednn_stage_run(const struct ps_onednn_lane *lane,
-                                   struct ps_onednn_stage *stage, void *const dense[4],
+                                   struct ps_onednn_stage *stage, void *const dense[],
                                    char *workspace)
 {
-    dnnl_exec_arg_t args[5] = {
+    dnnl_exec_arg_t args[PS_ONEDNN_ARGS] = {
         {stage->a.slot, bind(&stage->a, dense[0], workspace)},
-        {stage->b.slot, bind(&stage->b, dense[1], workspace)},
         {stage->result.slot, bind(&stage->result, dense[2], workspace)},
         {DNNL_ARG_SCRATCHPAD, stage->scratch}};
-    int n = 4;
+    int n = 3;
     ps_par_team(lane->threads);
     dnnl_memory_set_data_handle(stage->scratch, workspace + stage->scratch_offset);
-    if (stage->bias != NULL) {
-        dnnl_memory_set_data_handle(stage->bias, dense[3]);
-        args[n++] = (dnnl_exec_arg_t){stage->bias_slot, stage->bias};
+    if (stage->b.slot != 0) {
+        args[n++] =
+            (dnnl_exec_arg_t){stage->b.slot, bind(&stage->b, dense[1], workspace)};
+    }
+    for (int i = 0; i < stage->extra_count; i++) {
+        dnnl_memory_set_data_handle(stage->extra[i], dense[3 + i]);
+        args[n++] = (dnnl_exec_arg_t){stage->extra_slot[i], stage->extra[i]};
     }
     bool right =
         reorder(&stage->a, lane->stream, false) &&

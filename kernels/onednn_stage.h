@@ -1,6 +1,6 @@
-/* A oneDNN primitive with its tensors, as convolution's three directions use it: two
+/* A oneDNN primitive with its tensors, as the operators' directions use it: one or two
  * tensors read, one written, each in the library's layout with a reorder to or from our
- * dense one where they differ.
+ * dense one where they differ; and small ones (bias, statistics, an index) as they are.
  *
  * Inner tensors and scratchpad lie in the run's workspace, so a run allocates nothing:
  *   [ inner of a | inner of b | inner of result | scratchpad | dense temporary ]
@@ -12,6 +12,8 @@
 #include "base/status.h"
 #include "base/util.h"
 #include "kernels/onednn_ops.h"
+
+#include <stdbool.h>
 
 /* What the stages of one plan share. */
 struct ps_onednn_lane {
@@ -36,34 +38,44 @@ struct ps_onednn_side {
     int slot;                 /* DNNL_ARG_* */
 };
 
+enum {
+    PS_ONEDNN_EXTRAS = 6,                     /* most that a primitive has */
+    PS_ONEDNN_ARGS = 3 + PS_ONEDNN_EXTRAS + 1 /* scratch */
+};
+
 struct ps_onednn_stage {
     dnnl_primitive_t primitive;
-    struct ps_onednn_side a, b, result; /* two read, one written */
-    dnnl_memory_t bias, scratch;
-    int bias_slot;
+    struct ps_onednn_side a, b, result; /* read, perhaps read (else slot 0), written */
+    dnnl_memory_t extra[PS_ONEDNN_EXTRAS], scratch;
+    int extra_slot[PS_ONEDNN_EXTRAS], extra_count;
     size_t scratch_offset, temporary_offset, bytes;
 };
 
 /* Which memory descriptors of a primitive, under which arguments, against which dense
  * tensors. */
 struct ps_onednn_stage_shape {
-    dnnl_query_t a, b, result; /* which memory descriptors of the primitive */
-    int a_slot, b_slot, result_slot, bias_slot;
+    dnnl_query_t a, b, result;       /* which memory descriptors of the primitive */
+    int a_slot, b_slot, result_slot; /* b_slot 0: there is no b */
     const dnnl_memory_desc_t *a_dense, *b_dense, *result_dense;
     size_t temporary; /* bytes of a dense temporary */
+    int extra_count;
+    int extra_slot[PS_ONEDNN_EXTRAS];
+    const dnnl_memory_desc_t *extra[PS_ONEDNN_EXTRAS];
 };
 
-/* 'bias' NULL: none.  Errors: PS_EUNSUPPORTED; fini takes a half-built one. */
+/* Errors: PS_EUNSUPPORTED; fini takes a half-built one. */
 PS_MUST_CHECK enum ps_status
 ps_onednn_stage_init(const struct ps_onednn_lane *lane, struct ps_onednn_stage *stage,
                      const_dnnl_primitive_desc_t pd,
-                     const struct ps_onednn_stage_shape *shape,
-                     const dnnl_memory_desc_t *bias);
+                     const struct ps_onednn_stage_shape *shape);
 void ps_onednn_stage_fini(struct ps_onednn_stage *stage);
-/* dense: addresses of a, b, result, bias. */
+/* dense: addresses of a, b, result and the extras. */
 PS_MUST_CHECK enum ps_status ps_onednn_stage_run(const struct ps_onednn_lane *lane,
                                                  struct ps_onednn_stage *stage,
-                                                 void *const dense[4], char *workspace);
+                                                 void *const dense[], char *workspace);
+
+/* Whether the primitive is the library's reference code, which is slower than ours. */
+bool ps_onednn_is_reference(const_dnnl_primitive_desc_t pd);
 
 /* The same dimensions as 'dense', layout left to the library. */
 PS_MUST_CHECK enum ps_status ps_onednn_any_layout(const dnnl_memory_desc_t *dense,

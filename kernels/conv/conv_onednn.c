@@ -79,22 +79,31 @@ static const dnnl_memory_desc_t *bias_of(const struct ps_onednn_conv *conv)
     return conv->has_bias ? &conv->bias : NULL;
 }
 
+static void add_bias(const struct ps_onednn_conv *conv,
+                     struct ps_onednn_stage_shape *shape, int slot)
+{
+    if (conv->has_bias) {
+        shape->extra_count = 1;
+        shape->extra_slot[0] = slot;
+        shape->extra[0] = &conv->bias;
+    }
+}
+
 static enum ps_status init_forward(struct ps_onednn_conv *conv, struct convolution *c,
                                    dnnl_primitive_desc_t *pd_out)
 {
     enum ps_status status = PS_OK;
     dnnl_convolution_desc_t desc;
-    struct ps_onednn_stage_shape shape = {dnnl_query_src_md,
-                                          dnnl_query_weights_md,
-                                          dnnl_query_dst_md,
-                                          DNNL_ARG_SRC,
-                                          DNNL_ARG_WEIGHTS,
-                                          DNNL_ARG_DST,
-                                          DNNL_ARG_BIAS,
-                                          &conv->data,
-                                          &conv->weight,
-                                          &conv->out,
-                                          0};
+    struct ps_onednn_stage_shape shape = {.a = dnnl_query_src_md,
+                                          .b = dnnl_query_weights_md,
+                                          .result = dnnl_query_dst_md,
+                                          .a_slot = DNNL_ARG_SRC,
+                                          .b_slot = DNNL_ARG_WEIGHTS,
+                                          .result_slot = DNNL_ARG_DST,
+                                          .a_dense = &conv->data,
+                                          .b_dense = &conv->weight,
+                                          .result_dense = &conv->out};
+    add_bias(conv, &shape, DNNL_ARG_BIAS);
     PS_DNNL_GOTO(status,
                  dnnl_dilated_convolution_forward_desc_init(
                      &desc,
@@ -106,8 +115,7 @@ static enum ps_status init_forward(struct ps_onednn_conv *conv, struct convoluti
                  dnnl_primitive_desc_create(pd_out, &desc, conv->lane.attr,
                                             conv->lane.engine, NULL),
                  done);
-    status =
-        ps_onednn_stage_init(&conv->lane, &conv->forward, *pd_out, &shape, bias_of(conv));
+    status = ps_onednn_stage_init(&conv->lane, &conv->forward, *pd_out, &shape);
 done:
     return status;
 }
@@ -119,17 +127,17 @@ static enum ps_status init_backward_data(struct ps_onednn_conv *conv,
     enum ps_status status = PS_OK;
     dnnl_convolution_desc_t desc;
     dnnl_primitive_desc_t pd = NULL;
-    struct ps_onednn_stage_shape shape = {dnnl_query_diff_dst_md,
-                                          dnnl_query_weights_md,
-                                          dnnl_query_diff_src_md,
-                                          DNNL_ARG_DIFF_DST,
-                                          DNNL_ARG_WEIGHTS,
-                                          DNNL_ARG_DIFF_SRC,
-                                          0,
-                                          &conv->out,
-                                          &conv->weight,
-                                          &conv->data,
-                                          dnnl_memory_desc_get_size(&conv->data)};
+    struct ps_onednn_stage_shape shape = {.a = dnnl_query_diff_dst_md,
+                                          .b = dnnl_query_weights_md,
+                                          .result = dnnl_query_diff_src_md,
+                                          .a_slot = DNNL_ARG_DIFF_DST,
+                                          .b_slot = DNNL_ARG_WEIGHTS,
+                                          .result_slot = DNNL_ARG_DIFF_SRC,
+                                          .a_dense = &conv->out,
+                                          .b_dense = &conv->weight,
+                                          .result_dense = &conv->data,
+                                          .temporary =
+                                              dnnl_memory_desc_get_size(&conv->data)};
     PS_DNNL_GOTO(status,
                  dnnl_dilated_convolution_backward_data_desc_init(
                      &desc, dnnl_convolution_direct, &c->data, &c->weight, &c->out,
@@ -139,8 +147,7 @@ static enum ps_status init_backward_data(struct ps_onednn_conv *conv,
         status,
         dnnl_primitive_desc_create(&pd, &desc, conv->lane.attr, conv->lane.engine, hint),
         done);
-    status = ps_onednn_stage_init(&conv->lane, &conv->backward_data, pd, &shape,
-                                  bias_of(conv));
+    status = ps_onednn_stage_init(&conv->lane, &conv->backward_data, pd, &shape);
 done:
     if (pd != NULL) {
         dnnl_primitive_desc_destroy(pd);
@@ -156,18 +163,18 @@ static enum ps_status init_backward_weight(struct ps_onednn_conv *conv,
     dnnl_convolution_desc_t desc;
     dnnl_primitive_desc_t pd = NULL;
     struct ps_onednn_stage_shape shape = {
-        dnnl_query_src_md,
-        dnnl_query_diff_dst_md,
-        dnnl_query_diff_weights_md,
-        DNNL_ARG_SRC,
-        DNNL_ARG_DIFF_DST,
-        DNNL_ARG_DIFF_WEIGHTS,
-        DNNL_ARG_DIFF_BIAS,
-        &conv->data,
-        &conv->out,
-        &conv->weight,
-        ps_onednn_align(dnnl_memory_desc_get_size(&conv->weight)) +
-            dnnl_memory_desc_get_size(&conv->bias)};
+        .a = dnnl_query_src_md,
+        .b = dnnl_query_diff_dst_md,
+        .result = dnnl_query_diff_weights_md,
+        .a_slot = DNNL_ARG_SRC,
+        .b_slot = DNNL_ARG_DIFF_DST,
+        .result_slot = DNNL_ARG_DIFF_WEIGHTS,
+        .a_dense = &conv->data,
+        .b_dense = &conv->out,
+        .result_dense = &conv->weight,
+        .temporary = ps_onednn_align(dnnl_memory_desc_get_size(&conv->weight)) +
+                     dnnl_memory_desc_get_size(&conv->bias)};
+    add_bias(conv, &shape, DNNL_ARG_DIFF_BIAS);
     PS_DNNL_GOTO(status,
                  dnnl_dilated_convolution_backward_weights_desc_init(
                      &desc, dnnl_convolution_direct, &c->data, &c->weight, bias_of(conv),
@@ -177,8 +184,7 @@ static enum ps_status init_backward_weight(struct ps_onednn_conv *conv,
         status,
         dnnl_primitive_desc_create(&pd, &desc, conv->lane.attr, conv->lane.engine, hint),
         done);
-    status = ps_onednn_stage_init(&conv->lane, &conv->backward_weight, pd, &shape,
-                                  bias_of(conv));
+    status = ps_onednn_stage_init(&conv->lane, &conv->backward_weight, pd, &shape);
 done:
     if (pd != NULL) {
         dnnl_primitive_desc_destroy(pd);

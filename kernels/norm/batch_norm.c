@@ -8,8 +8,11 @@
  *   xh = (x - mean) / sqrt(var + eps);  dbeta = sum g;  dgamma = sum g xh (fix_gamma: 0)
  *   dx = gamma / sqrt(var + eps) (g - dbeta / M - xh dgamma / M); with global statistics
  *   dx = gamma g / sqrt(var + eps)
- * One thread owns a channel: deterministic, whatever the thread count.  Tolerance 1e-4.
- * Source: Ioffe, Szegedy 2015; MXNet's parameters. */
+ * Short rows (S) go through oneDNN (norm_onednn.c), the rest through the loops here,
+ * where one thread owns a channel: deterministic, whatever the thread count.  Tolerance
+ * 1e-4. Source: Ioffe, Szegedy 2015; MXNet's parameters. */
+#include "kernels/context.h"
+#include "kernels/onednn.h"
 #include "kernels/par.h"
 #include "kernels/registry.h"
 #include "kernels/simd.h"
@@ -17,6 +20,15 @@
 #include <math.h>
 
 enum { DATA, GAMMA, BETA, OUT = 0, MEAN, VAR, MOVING_MEAN = 0, MOVING_VAR };
+
+/* From this S on our rows are long enough to outrun oneDNN and its two or three reorders;
+ * earlier where its blocks of channels would be padded (figures: kernels/README.md). */
+enum { LONG_ROW = 48, LONG_ROW_PADDED = 16, BLOCK = 16 };
+
+static bool onednn_is_faster(const struct ps_norm_geometry *g)
+{
+    return g->s < (g->c % BLOCK == 0 ? LONG_ROW : LONG_ROW_PADDED);
+}
 
 struct norm_params {
     double eps, momentum;
@@ -94,11 +106,42 @@ static struct norm_job job_of(const struct ps_op_plan *plan, const struct ps_op_
 #undef T
 #undef NAME
 
+static enum ps_status prepare(struct ps_op_plan *plan, struct ps_error *err)
+{
+    const struct ps_kernels *kernels = plan->kernels;
+    struct norm_job job = job_of(plan, NULL);
+    struct ps_norm_geometry g = {.a = job.a,
+                                 .c = job.c,
+                                 .s = job.s,
+                                 .eps = job.p->eps,
+                                 .momentum = job.p->momentum,
+                                 .fix_gamma = job.p->fix_gamma,
+                                 .use_global_stats = job.p->use_global_stats};
+    PS_UNUSED(err);
+    if (plan->dtype == PS_F32 && kernels->onednn != NULL &&
+        (onednn_is_faster(&g) || kernels->onednn_always) &&
+        ps_shape_count(&plan->in[DATA]) > 0) {
+        plan->state =
+            ps_onednn_norm_create(kernels->onednn, &g, plan->training, plan->threads,
+                                  &plan->workspace_forward, &plan->workspace_backward);
+    }
+    return PS_OK; /* no state: plain code */
+}
+
+static void destroy(struct ps_op_plan *plan)
+{
+    ps_onednn_norm_destroy(plan->state);
+}
+
 static enum ps_status forward(struct ps_op_plan *plan, const struct ps_op_run *run,
                               struct ps_error *err)
 {
     struct norm_job job = job_of(plan, run);
-    PS_UNUSED(err);
+    if (plan->state != NULL) {
+        return ps_onednn_norm_forward(plan->state, run) == PS_OK
+                   ? PS_OK
+                   : PS_OP_FAIL(plan->op, err, PS_EINTERNAL, "oneDNN failed in forward");
+    }
     job.batch_stats = run->training && !job.p->use_global_stats;
     ps_par_for(plan->threads, job.c, 1, plan->dtype == PS_F32 ? forward_f32 : forward_f64,
                &job);
@@ -109,7 +152,11 @@ static enum ps_status backward(struct ps_op_plan *plan, const struct ps_op_run *
                                struct ps_error *err)
 {
     struct norm_job job = job_of(plan, run);
-    PS_UNUSED(err);
+    if (plan->state != NULL) {
+        return ps_onednn_norm_backward(plan->state, run) == PS_OK
+                   ? PS_OK
+                   : PS_OP_FAIL(plan->op, err, PS_EINTERNAL, "oneDNN failed in backward");
+    }
     job.batch_stats = !job.p->use_global_stats;
     ps_par_for(plan->threads, job.c, 1,
                plan->dtype == PS_F32 ? backward_f32 : backward_f64, &job);
@@ -136,6 +183,8 @@ const struct ps_op_def ps_ops_norm[] = {{
     .infer_shape = infer_shape,
     .needs = needs,
     .inplace_backward = ps_inplace_head,
+    .prepare = prepare,
+    .destroy = destroy,
     .forward = forward,
     .backward = backward,
 }};

@@ -4,8 +4,11 @@
  *   data [N,C,H,W] f32/f64, output [N,C,P,Q]; valid rounds P down, full rounds it up
  *   max: gradient to the first largest element of each window, found again from data, so
  *   nothing but data is kept; avg divides by the window clipped to the padded image (or
- * to the image, with count_include_pad=False). Parallel over planes (n, c);
- * deterministic.  Tolerance 1e-6. */
+ *   to the image, with count_include_pad=False).  f32 goes through oneDNN (pool_onednn.c)
+ * but for disjoint 2x2 maxima, where the loop here is faster (figures: kernels/README.md)
+ * and needs no index.  Parallel over planes (n, c); deterministic.  Tolerance 1e-6. */
+#include "kernels/context.h"
+#include "kernels/onednn.h"
 #include "kernels/par.h"
 #include "kernels/registry.h"
 #include "kernels/simd.h"
@@ -103,8 +106,43 @@ struct pool_state {
     int64_t planes, h, w, oh, ow, kh, kw, sh, sw, ph, pw;
     int type;
     bool include_pad;
-    bool quads; /* max over disjoint 2x2 windows: the common case */
+    bool quads;                    /* max over disjoint 2x2 windows: the common case */
+    struct ps_onednn_pool *onednn; /* NULL: plain code */
 };
+
+/* What oneDNN computes exactly as we do: max and averages of windows that all lie inside
+ * the padded image.  'full' windows that reach over it divide by less than KH KW. */
+static bool onednn_has(const struct pool_state *s)
+{
+    return s->type != SUM && (s->oh - 1) * s->sh + s->kh <= s->h + 2 * s->ph &&
+           (s->ow - 1) * s->sw + s->kw <= s->w + 2 * s->pw;
+}
+
+static void use_onednn(struct ps_op_plan *plan, struct pool_state *s)
+{
+    const struct ps_kernels *kernels = plan->kernels;
+    struct ps_pool_geometry g = {.n = plan->in[0].dim[0],
+                                 .c = plan->in[0].dim[1],
+                                 .h = s->h,
+                                 .w = s->w,
+                                 .oh = s->oh,
+                                 .ow = s->ow,
+                                 .kh = s->kh,
+                                 .kw = s->kw,
+                                 .stride_h = s->sh,
+                                 .stride_w = s->sw,
+                                 .pad_h = s->ph,
+                                 .pad_w = s->pw,
+                                 .kind = s->type == MAX   ? PS_POOL_MAX
+                                         : s->include_pad ? PS_POOL_AVG
+                                                          : PS_POOL_AVG_IMAGE};
+    if (plan->dtype == PS_F32 && kernels->onednn != NULL && onednn_has(s) &&
+        (!s->quads || kernels->onednn_always) && ps_shape_count(&plan->in[0]) > 0) {
+        s->onednn =
+            ps_onednn_pool_create(kernels->onednn, &g, plan->training, plan->threads,
+                                  &plan->workspace_forward, &plan->workspace_backward);
+    }
+}
 
 static enum ps_status prepare(struct ps_op_plan *plan, struct ps_error *err)
 {
@@ -132,12 +170,17 @@ static enum ps_status prepare(struct ps_op_plan *plan, struct ps_error *err)
     s->quads = s->type == MAX && s->kh == 2 && s->kw == 2 && s->sh == 2 && s->sw == 2 &&
                s->ph == 0 && s->pw == 0 && s->oh * 2 <= s->h && s->ow * 2 <= s->w;
     plan->state = s;
+    use_onednn(plan, s);
     return PS_OK;
 }
 
 static void destroy(struct ps_op_plan *plan)
 {
-    free(plan->state);
+    struct pool_state *s = plan->state;
+    if (s != NULL) {
+        ps_onednn_pool_destroy(s->onednn);
+        free(s);
+    }
 }
 
 struct window {
@@ -187,7 +230,11 @@ static enum ps_status forward(struct ps_op_plan *plan, const struct ps_op_run *r
 {
     const struct pool_state *s = plan->state;
     struct pool_job job = {.s = s, .x = run->in[0].data, .out = run->out[0].data};
-    PS_UNUSED(err);
+    if (s->onednn != NULL) {
+        return ps_onednn_pool_forward(s->onednn, run) == PS_OK
+                   ? PS_OK
+                   : PS_OP_FAIL(plan->op, err, PS_EINTERNAL, "oneDNN failed in forward");
+    }
     ps_par_for(plan->threads, s->planes, grain_of(s),
                plan->dtype == PS_F32 ? forward_f32 : forward_f64, &job);
     return PS_OK;
@@ -198,9 +245,13 @@ static enum ps_status backward(struct ps_op_plan *plan, const struct ps_op_run *
 {
     const struct pool_state *s = plan->state;
     struct pool_job job = {.s = s, .g = run->out_grad[0].data};
-    PS_UNUSED(err);
     if (!ps_wants(run, 0)) {
         return PS_OK;
+    }
+    if (s->onednn != NULL) {
+        return ps_onednn_pool_backward(s->onednn, run) == PS_OK
+                   ? PS_OK
+                   : PS_OP_FAIL(plan->op, err, PS_EINTERNAL, "oneDNN failed in backward");
     }
     job.x = s->type == MAX ? run->in[0].data : NULL;
     job.out = run->in_grad[0].data;
