@@ -31,6 +31,6 @@ run() {
 }
 train="$PENSTOCK train --network lenet --data $data --num-epochs 10 --no-progress"
 # shellcheck disable=SC2086
-run local 0.99 $train --metrics "$work/local"
+run one-process 0.99 $train --metrics "$work/one-process"
 # shellcheck disable=SC2086
 run two-workers 0.98 "$PENSTOCK" launch -n 2 -s 2 -- $train --kv-store dist_sync --metrics "$work/two-workers"
