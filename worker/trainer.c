@@ -86,26 +86,41 @@ static enum ps_status make_replicas(struct ps_trainer *trainer, struct ps_error 
     return PS_OK;
 }
 
+static enum ps_status first_value(const char *name, struct ps_tensor *tensor,
+                                  uint64_t seed, struct ps_error *err)
+{
+    size_t bytes = ps_tensor_bytes(tensor);
+    float *values = malloc(bytes);
+    if (values == NULL) {
+        return ps_error_set(err, PS_ENOMEM, "%s of %zu bytes: out of memory", name,
+                            bytes);
+    }
+    ps_initialize(name, ps_tensor_shape(tensor), seed, values);
+    enum ps_status status = ps_tensor_write(tensor, values, bytes, err);
+    free(values);
+    return status;
+}
+
+/* Parameters on the first device, from where the store has them; auxiliary states, which
+ * no store holds, on every device. */
 static enum ps_status first_values(struct ps_trainer *trainer, struct ps_error *err)
 {
     const struct ps_trainer_options *o = &trainer->options;
     struct ps_replica *first = trainer->replicas[0];
-    if (o->load_epoch >= 0) {
-        return ps_checkpoint_load(o->node, o->model_prefix, o->load_epoch, first, err);
-    }
-    for (size_t i = 0; i < trainer->param_count; i++) {
-        struct ps_tensor *param = ps_replica_param(first, i);
-        size_t bytes = ps_tensor_bytes(param);
-        float *values = malloc(bytes);
-        if (values == NULL) {
-            return ps_error_set(err, PS_ENOMEM, "parameter of %zu bytes: out of memory",
-                                bytes);
+    for (int d = 0; d < o->cpus; d++) {
+        struct ps_executor *executor = ps_replica_executor(trainer->replicas[d]);
+        for (size_t i = 0; i < ps_executor_auxiliary_count(executor); i++) {
+            PS_TRY(first_value(ps_executor_auxiliary_name(executor, i),
+                               ps_executor_auxiliary(executor, i), o->seed, err));
         }
-        ps_initialize(ps_replica_param_name(first, i), ps_tensor_shape(param), o->seed,
-                      values);
-        enum ps_status status = ps_tensor_write(param, values, bytes, err);
-        free(values);
-        PS_TRY(status);
+        if (o->load_epoch >= 0) { /* its auxiliary states too */
+            PS_TRY(ps_checkpoint_load(o->node, o->model_prefix, o->load_epoch,
+                                      trainer->replicas[d], err));
+        }
+    }
+    for (size_t i = 0; i < trainer->param_count && o->load_epoch < 0; i++) {
+        PS_TRY(first_value(ps_replica_param_name(first, i), ps_replica_param(first, i),
+                           o->seed, err));
     }
     return PS_OK;
 }
