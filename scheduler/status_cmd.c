@@ -3,10 +3,10 @@
 #include "scheduler/commands.h"
 
 #include "base/node.h"
+#include "base/on_loop.h"
 #include "base/options.h"
 #include "base/str.h"
 #include "kvstore/shard/control.h"
-#include "base/on_loop.h"
 #include "kvstore/shard/root.h"
 #include "net/net.h"
 

@@ -4,8 +4,8 @@
  * outside. */
 #include "server/server.h"
 
-#include "base/util.h"
 #include "base/on_loop.h"
+#include "base/util.h"
 #include "kvstore/shard/root.h"
 #include "server/state.h"
 

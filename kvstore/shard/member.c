@@ -2,9 +2,9 @@
  * Thread: the node's control loop; open and close come from outside. */
 #include "kvstore/shard/member.h"
 
+#include "base/on_loop.h"
 #include "base/sim.h"
 #include "kvstore/shard/member_private.h"
-#include "base/on_loop.h"
 #include "kvstore/shard/root.h"
 
 #include <stdarg.h>

@@ -29,19 +29,21 @@ static void submit(const struct peer *peer, const struct workload *workload)
         const struct workload_task *task = &workload->tasks[i];
         int writes = task->write_count, reads = task->read_count;
         if (reads == 0 && writes == 1) {
-#pragma omp task firstprivate(task, values, verify) depend(inout : peer->places[task->vars[0]])
+#pragma omp task firstprivate(task, values, verify) \
+    depend(inout                                    \
+           : peer->places[task->vars[0]])
             if (verify) {
                 workload_apply(task, values);
             }
         } else {
-#pragma omp task firstprivate(task, values, verify) depend(iterator(int k = 0       \
-                                                                    : writes),      \
-                                                           inout                    \
-                                                           : peer->places[task->vars[k]]) \
-    depend(iterator(int k = 0                                                       \
-                    : reads),                                                       \
-           in                                                                       \
-           : peer->places[task->vars[writes + k]])
+#pragma omp task firstprivate(task, values, verify)                 \
+    depend(iterator(int k = 0                                       \
+                    : writes),                                      \
+           inout                                                    \
+           : peer->places[task->vars[k]]) depend(iterator(int k = 0 \
+                                                          : reads), \
+                                                 in                 \
+                                                 : peer->places[task->vars[writes + k]])
             if (verify) {
                 workload_apply(task, values);
             }

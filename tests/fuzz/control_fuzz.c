@@ -7,11 +7,11 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-#define KINDS(X)                                                                      \
-    X(register, 0)                                                                    \
-    X(job, 1)                                                                         \
-    X(keys, 2) X(heartbeat, 3) X(barrier, 4) X(optimizer, 5) X(quorum, 6) X(abort, 7) \
-        X(status, 8)
+#define KINDS(X)   \
+    X(register, 0) \
+    X(job, 1)      \
+    X(keys, 2)     \
+    X(heartbeat, 3) X(barrier, 4) X(optimizer, 5) X(quorum, 6) X(abort, 7) X(status, 8)
 
 #define TRY_KIND(name, number)                                                 \
     case number: {                                                             \
