@@ -136,6 +136,21 @@ static void dist_leave(struct ps_dist *dist)
 
 /* ---- open and close ---- */
 
+/* Workers whose host has this worker's name. */
+static uint32_t count_local_workers(struct ps_dist *dist)
+{
+    const struct ps_msg_job *job = ps_member_job(dist->member);
+    const struct ps_member_row *self =
+        ps_member_find(dist->member, PS_ROLE_WORKER, job->rank);
+    uint32_t count = 0;
+    for (size_t i = 0; i < job->member_count; i++) {
+        const struct ps_member_row *row = &job->members[i];
+        count += row->role == PS_ROLE_WORKER && self != NULL &&
+                 strcmp(row->host, self->host) == 0;
+    }
+    return PS_MAX(count, 1);
+}
+
 static enum ps_status dist_open(struct ps_kvstore *store, struct ps_error *err)
 {
     struct ps_node *node = store->node;
@@ -164,6 +179,7 @@ static enum ps_status dist_open(struct ps_kvstore *store, struct ps_error *err)
     const struct ps_msg_job *job = ps_member_job(own->dist->member);
     store->rank = job->rank;
     store->num_workers = job->num_worker;
+    store->local_workers = count_local_workers(own->dist);
     store->impl = own;
     return PS_OK;
 destroy_reducer:

@@ -35,6 +35,7 @@ enum ps_status ps_kvstore_create(const struct ps_kvstore_options *options,
     store->async = type->async;
     store->reduce_on_device = type->on_device;
     store->num_workers = 1;
+    store->local_workers = 1;
     (void)snprintf(store->type, sizeof(store->type), "%s", options->type);
     for (char *c = store->type; *c != '\0'; c++) {
         *c = (char)tolower((unsigned char)*c);
@@ -99,6 +100,11 @@ uint32_t ps_kvstore_rank(const struct ps_kvstore *store)
 uint32_t ps_kvstore_num_workers(const struct ps_kvstore *store)
 {
     return store->num_workers;
+}
+
+uint32_t ps_kvstore_local_workers(const struct ps_kvstore *store)
+{
+    return store->local_workers;
 }
 
 bool ps_kvstore_is_dist(const struct ps_kvstore *store)

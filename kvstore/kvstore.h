@@ -57,6 +57,8 @@ const char *
 ps_kvstore_type(const struct ps_kvstore *store); /* the string given, lower case */
 uint32_t ps_kvstore_rank(const struct ps_kvstore *store);
 uint32_t ps_kvstore_num_workers(const struct ps_kvstore *store);
+/* Workers of the job on this host, this one included: who shares its cores. */
+uint32_t ps_kvstore_local_workers(const struct ps_kvstore *store);
 bool ps_kvstore_is_dist(const struct ps_kvstore *store);
 bool ps_kvstore_is_async(const struct ps_kvstore *store);
 

@@ -49,7 +49,7 @@ struct ps_kvstore {
     char type[32];
     char name[64];
     bool async, reduce_on_device;
-    uint32_t rank, num_workers;
+    uint32_t rank, num_workers, local_workers;
     struct ps_mutex mutex;                      /* guards the table */
     struct ps_strmap keys PS_GUARDED_BY(mutex); /* "17" or name -> struct ps_kv_key * */
     int key_kind PS_GUARDED_BY(mutex);          /* 0 none yet, 1 numbers, 2 names */

@@ -21,7 +21,7 @@ struct ps_replica_options {
     struct ps_engine *engine;         /* keeps a borrow */
     const struct ps_kernels *kernels; /* keeps a borrow */
     struct ps_symbol *symbol;         /* retained */
-    int device, devices;              /* cpu(device) of 'devices' side by side */
+    int device, devices; /* cpu(device); this host computes on 'devices' side by side */
     uint32_t batch, rows, columns;
     uint64_t seed; /* of dropout */
 };

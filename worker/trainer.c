@@ -66,7 +66,7 @@ static enum ps_status make_replicas(struct ps_trainer *trainer, struct ps_error 
             .kernels = o->kernels,
             .symbol = o->symbol,
             .device = d,
-            .devices = o->cpus,
+            .devices = o->cpus * (int)ps_kvstore_local_workers(trainer->store),
             .batch = o->batch / (uint32_t)o->cpus,
             .rows = o->train->rows,
             .columns = o->train->columns,

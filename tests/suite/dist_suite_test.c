@@ -45,6 +45,7 @@ static void program_sync_0_10(struct cluster *cluster, struct ps_node *node,
     struct ps_shape small = PS_SHAPE(2, 2), big = PS_SHAPE(1200, 1200);
     struct ps_kvstore *store = store_open(node, "dist_sync", NULL);
     double n = ps_kvstore_num_workers(store), rank = ps_kvstore_rank(store);
+    assert_int_equal(ps_kvstore_local_workers(store), n); /* all on this host */
     store_optimizer(store, "test", "rescale_grad=2");
     for (uint64_t k = 3; k <= 7; k += 2) {
         store_init(store, PS_KEY(k), PS_F32, &small, 1);
