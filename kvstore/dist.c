@@ -6,7 +6,6 @@
 #include "base/str.h"
 #include "kernels/optimizer.h"
 #include "kernels/reduce.h"
-#include "kvstore/optimizer_text.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -599,7 +598,8 @@ static enum ps_status dist_set_optimizer(struct ps_kvstore *store, const char *n
 {
     struct ps_optimizer
         optimizer; /* bad words fail here, before anyone else hears them */
-    PS_TRY(ps_optimizer_from_text(name, hyper, &optimizer, err));
+    PS_TRY(ps_optimizer_init(name, &optimizer, err));
+    PS_TRY(ps_optimizer_change(&optimizer, hyper, err));
     struct ps_msg_optimizer msg = {.multi_precision = multi_precision};
     (void)snprintf(msg.name, sizeof(msg.name), "%s", ps_optimizer_name(optimizer.kind));
     PS_TRY(copy_hyper(&msg, hyper, err));
@@ -646,6 +646,12 @@ static enum ps_status dist_done(struct ps_kvstore *store, struct ps_error *err)
                         NULL, NULL, err);
 }
 
+/* A job that ended for this worker is left without a goodbye: see dist_leave. */
+static void dist_abandon(struct ps_kvstore *store, const struct ps_error *err)
+{
+    ps_dist_fail(((struct ps_dist_store *)store->impl)->dist, err);
+}
+
 const struct ps_store_ops ps_store_dist = {
     .name = "dist",
     .open = dist_open,
@@ -658,4 +664,5 @@ const struct ps_store_ops ps_store_dist = {
     .set_updater = dist_set_updater,
     .barrier = dist_barrier,
     .done = dist_done,
+    .abandon = dist_abandon,
 };

@@ -405,3 +405,8 @@ enum ps_status ps_kvstore_done(struct ps_kvstore *store, struct ps_error *err)
 {
     return store->ops->done(store, err);
 }
+
+void ps_kvstore_abandon(struct ps_kvstore *store, const struct ps_error *err)
+{
+    store->ops->abandon(store, err);
+}

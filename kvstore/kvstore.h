@@ -157,5 +157,9 @@ PS_MUST_CHECK enum ps_status ps_kvstore_barrier(struct ps_kvstore *store,
 /* This worker will push no more; others go on without it.  Pulls stay allowed. */
 PS_MUST_CHECK enum ps_status ps_kvstore_done(struct ps_kvstore *store,
                                              struct ps_error *err);
+/* This worker failed and will not go on: what is pending ends with 'err', and destroy
+ * says no goodbye, so that the job counts this member as lost (ON_WORKER_LOSS) instead of
+ * training on without it.  Local stores: nothing. */
+void ps_kvstore_abandon(struct ps_kvstore *store, const struct ps_error *err);
 
 #endif

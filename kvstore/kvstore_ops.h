@@ -37,6 +37,7 @@ struct ps_store_ops {
                                   void *ctx, struct ps_error *err);
     enum ps_status (*barrier)(struct ps_kvstore *store, struct ps_error *err);
     enum ps_status (*done)(struct ps_kvstore *store, struct ps_error *err);
+    void (*abandon)(struct ps_kvstore *store, const struct ps_error *err);
 };
 
 extern const struct ps_store_ops ps_store_local;

@@ -7,7 +7,6 @@
 #include "base/mem.h"
 #include "kernels/optimizer.h"
 #include "kernels/reduce.h"
-#include "kvstore/optimizer_text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -278,7 +277,8 @@ static enum ps_status local_set_optimizer(struct ps_kvstore *store, const char *
 {
     struct local_store *local = store->impl;
     struct ps_optimizer optimizer;
-    PS_TRY(ps_optimizer_from_text(name, hyper, &optimizer, err));
+    PS_TRY(ps_optimizer_init(name, &optimizer, err));
+    PS_TRY(ps_optimizer_change(&optimizer, hyper, err));
     ps_mutex_lock(&local->mutex);
     if (memcmp(&optimizer, &local->optimizer, sizeof(optimizer)) != 0 ||
         multi_precision != local->multi_precision) {
@@ -303,7 +303,7 @@ static enum ps_status local_set_hyper(struct ps_kvstore *store, const char *hype
             ps_error_set(err, PS_EINVAL, "store %s has no optimizer: set_optimizer first",
                          store->name);
     } else {
-        status = ps_optimizer_set_text(&optimizer, hyper, err);
+        status = ps_optimizer_change(&optimizer, hyper, err);
     }
     if (status == PS_OK) {
         local->optimizer = optimizer;
@@ -331,6 +331,12 @@ static enum ps_status local_nothing(struct ps_kvstore *store, struct ps_error *e
     return PS_OK; /* one worker: a barrier is passed, done changes nothing */
 }
 
+static void local_abandon(struct ps_kvstore *store, const struct ps_error *err)
+{
+    PS_UNUSED(store);
+    PS_UNUSED(err);
+}
+
 const struct ps_store_ops ps_store_local = {
     .name = "local",
     .open = local_open,
@@ -343,4 +349,5 @@ const struct ps_store_ops ps_store_local = {
     .set_updater = local_set_updater,
     .barrier = local_nothing,
     .done = local_nothing,
+    .abandon = local_abandon,
 };

@@ -433,6 +433,42 @@ static void a_worker_that_is_done_is_not_waited_for(void **state)
     run_job(3, 2, program_done, NULL);
 }
 
+static void program_abandon(struct cluster *cluster, struct ps_node *node, uint32_t index,
+                            void *arg)
+{
+    PS_UNUSED(cluster);
+    PS_UNUSED(arg);
+    struct ps_error err = {.status = PS_OK};
+    struct ps_shape shape = PS_SHAPE(2);
+    struct ps_kvstore *store = store_open(node, "dist_sync", NULL);
+    store_init(store, PS_KEY(0), PS_F32, &shape, 0);
+    if (index == 0) {
+        (void)ps_error_set(&err, PS_EFULL, "the disk is full");
+        ps_kvstore_abandon(store, &err);
+        assert_int_equal(store_push(store, PS_KEY(0), PS_F32, 2, 1, &err), PS_EFULL);
+    } else { /* neither hangs nor goes on alone */
+        assert_int_equal(store_push(store, PS_KEY(0), PS_F32, 2, 1, &err), PS_EPEER);
+        assert_non_null(strstr(err.text, "worker"));
+    }
+    ps_kvstore_destroy(store);
+}
+
+static void a_worker_that_failed_is_lost_and_not_done(void **state)
+{
+    PS_UNUSED(state);
+    static const char *const settings[] = {"LINK_GRACE_MS=100", NULL};
+    struct cluster_options options = {.transport = transport,
+                                      .workers = 2,
+                                      .servers = 1,
+                                      .seed = 3,
+                                      .settings = settings};
+    struct cluster *cluster = cluster_create(&options);
+    assert_true(cluster_run(cluster, program_abandon, NULL, 600));
+    cluster_end(cluster);
+    assert_int_equal(cluster_scheduler_result(cluster).status, PS_EPEER);
+    cluster_destroy(cluster);
+}
+
 static void empty_done(struct ps_kv_request *request)
 {
     PS_UNUSED(request);
@@ -600,6 +636,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(case_046_nobody_passes_a_barrier_early),
         cmocka_unit_test(case_048_async_pulls_see_the_pushes_so_far),
         cmocka_unit_test(a_worker_that_is_done_is_not_waited_for),
+        cmocka_unit_test(a_worker_that_failed_is_lost_and_not_done),
         cmocka_unit_test(an_empty_vote_counts_and_an_abort_reaches_everyone),
         cmocka_unit_test(workers_that_disagree_on_a_shape_are_told),
         cmocka_unit_test(a_store_may_go_as_soon_as_its_last_request_is_done),
