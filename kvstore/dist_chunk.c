@@ -42,8 +42,9 @@ static void let_go(struct chunk_op *op)
     }
     ps_mutex_lock(&dist->mutex);
     ps_list_push_back(&dist->finished, &op->node);
+    ps_doorbell_ring(&dist->bell); /* under the lock: the loop may end the last request,
+                                      and its waiter the store, as soon as it is free */
     ps_mutex_unlock(&dist->mutex);
-    ps_doorbell_ring(&dist->bell);
 }
 
 static void release_part(struct ps_buf *buf)
