@@ -198,6 +198,19 @@ static enum ps_status open_stores(struct ps_trainer *trainer, struct ps_error *e
     return ps_kvstore_init(trainer->scores, &init, 1, err);
 }
 
+/* A worker that failed is lost to its job, not done with it: the others must not train on
+ * as if they were all. */
+static enum ps_status give_up(struct ps_trainer *trainer, enum ps_status status,
+                              const struct ps_error *err)
+{
+    struct ps_error error = *err;
+    error.status = status;
+    if (trainer->store != NULL) {
+        ps_kvstore_abandon(trainer->store, &error);
+    }
+    return status;
+}
+
 enum ps_status ps_trainer_create(const struct ps_trainer_options *options,
                                  struct ps_trainer **trainer_out, struct ps_error *err)
 {
@@ -223,6 +236,7 @@ enum ps_status ps_trainer_create(const struct ps_trainer_options *options,
     *trainer_out = trainer;
     return PS_OK;
 fail:
+    (void)give_up(trainer, status, err);
     ps_trainer_destroy(trainer);
     return status;
 }
@@ -408,7 +422,7 @@ static enum ps_status finish_epoch(struct ps_trainer *trainer, int64_t epoch,
     return PS_OK;
 }
 
-enum ps_status ps_trainer_run(struct ps_trainer *trainer, struct ps_error *err)
+static enum ps_status run_epochs(struct ps_trainer *trainer, struct ps_error *err)
 {
     const struct ps_trainer_options *o = &trainer->options;
     for (int64_t epoch = o->load_epoch + 1; epoch < o->epochs && !at_limit(trainer);
@@ -426,4 +440,10 @@ enum ps_status ps_trainer_run(struct ps_trainer *trainer, struct ps_error *err)
         PS_TRY(finish_epoch(trainer, epoch, began, &train, err));
     }
     return PS_OK;
+}
+
+enum ps_status ps_trainer_run(struct ps_trainer *trainer, struct ps_error *err)
+{
+    enum ps_status status = run_epochs(trainer, err);
+    return status == PS_OK ? PS_OK : give_up(trainer, status, err);
 }
