@@ -58,6 +58,10 @@ ps_optimizer_init(const char *name, struct ps_optimizer *opt_out, struct ps_erro
  */
 PS_MUST_CHECK enum ps_status ps_optimizer_set(struct ps_optimizer *opt, const char *key,
                                               const char *value, struct ps_error *err);
+/* Sets several: "learning_rate=0.1,momentum=0.9", "" is none.  Errors as
+ * ps_optimizer_set; 'opt' is untouched then. */
+PS_MUST_CHECK enum ps_status ps_optimizer_change(struct ps_optimizer *opt,
+                                                 const char *text, struct ps_error *err);
 /* "sgd,learning_rate=0.1,momentum=0.9": name, then key=value, separated by commas; and
  * back (every field that the kind reads, 17 digits). */
 PS_MUST_CHECK enum ps_status

@@ -8,34 +8,7 @@
 
 #include <string.h>
 
-#define HYPER_BYTES 1024
-
 /* ---- rules ---- */
-
-/* Applies "key=value,key=value" to a copy. */
-static enum ps_status set_all(struct ps_optimizer *optimizer, const char *hyper,
-                              struct ps_error *err)
-{
-    struct ps_optimizer changed = *optimizer;
-    while (*hyper != '\0') {
-        char word[HYPER_BYTES];
-        size_t size = strcspn(hyper, ",");
-        if (size >= sizeof(word)) {
-            return ps_error_set(err, PS_EINVAL, "a hyper-parameter of %zu bytes", size);
-        }
-        memcpy(word, hyper, size);
-        word[size] = '\0';
-        hyper += size + (hyper[size] == ',');
-        char *equals = strchr(word, '=');
-        if (equals == NULL) {
-            return ps_error_set(err, PS_EINVAL, "'%.80s': must be key=value", word);
-        }
-        *equals = '\0';
-        PS_TRY(ps_optimizer_set(&changed, word, equals + 1, err));
-    }
-    *optimizer = changed;
-    return PS_OK;
-}
 
 enum ps_status ps_update_rule_set(struct ps_update_rule *rule, const char *name,
                                   const char *hyper, bool multi_precision,
@@ -43,7 +16,7 @@ enum ps_status ps_update_rule_set(struct ps_update_rule *rule, const char *name,
 {
     struct ps_optimizer optimizer;
     PS_TRY(ps_optimizer_init(name, &optimizer, err));
-    PS_TRY(set_all(&optimizer, hyper, err));
+    PS_TRY(ps_optimizer_change(&optimizer, hyper, err));
     PS_TRY(ps_optimizer_check(&optimizer, err));
     *rule = (struct ps_update_rule){
         .set = true, .multi_precision = multi_precision, .count = 1};
@@ -58,7 +31,7 @@ enum ps_status ps_update_rule_change(struct ps_update_rule *rule, const char *hy
         return ps_error_set(err, PS_ENOENT, "no optimizer is set: call set_optimizer");
     }
     struct ps_optimizer optimizer = rule->history[rule->count - 1].optimizer;
-    PS_TRY(set_all(&optimizer, hyper, err));
+    PS_TRY(ps_optimizer_change(&optimizer, hyper, err));
     PS_TRY(ps_optimizer_check(&optimizer, err));
     if (from_step == 0) {
         rule->count = 0; /* holds from the next update on, for whatever step */

@@ -196,6 +196,19 @@ static enum ps_status parse_pair(struct ps_optimizer *opt, const char *text, siz
     return ps_optimizer_set(opt, pair, equals + 1, err);
 }
 
+enum ps_status ps_optimizer_change(struct ps_optimizer *opt, const char *text,
+                                   struct ps_error *err)
+{
+    struct ps_optimizer changed = *opt;
+    while (*text != '\0') {
+        size_t size = strcspn(text, ",");
+        PS_TRY(parse_pair(&changed, text, size, err));
+        text += size + (text[size] == ',');
+    }
+    *opt = changed;
+    return PS_OK;
+}
+
 enum ps_status ps_optimizer_parse(const char *text, struct ps_optimizer *opt_out,
                                   struct ps_error *err)
 {
@@ -204,12 +217,7 @@ enum ps_status ps_optimizer_parse(const char *text, struct ps_optimizer *opt_out
     size_t n = strcspn(text, ",");
     snprintf(name, sizeof name, "%.*s", (int)PS_MIN(n, sizeof name - 1), text);
     PS_TRY(ps_optimizer_init(name, &opt, err));
-    for (const char *p = text + n; *p == ',';) {
-        p++;
-        n = strcspn(p, ",");
-        PS_TRY(parse_pair(&opt, p, n, err));
-        p += n;
-    }
+    PS_TRY(ps_optimizer_change(&opt, text + n + (text[n] == ','), err));
     *opt_out = opt;
     return PS_OK;
 }
