@@ -32,6 +32,16 @@ static enum ps_status list_tensors(const struct ps_replica *replica,
     return PS_OK;
 }
 
+enum ps_status ps_checkpoint_begin(struct ps_node *node, const char *prefix,
+                                   const struct ps_symbol *symbol, struct ps_error *err)
+{
+    struct ps_str path = {0};
+    ps_str_printf(&path, "%s-symbol.json", prefix);
+    enum ps_status status = ps_symbol_save(symbol, node->fs, ps_str_text(&path), err);
+    ps_str_fini(&path);
+    return status;
+}
+
 enum ps_status ps_checkpoint_save(struct ps_node *node, const char *prefix, int64_t epoch,
                                   const struct ps_symbol *symbol,
                                   const struct ps_replica *replica, struct ps_error *err)
@@ -41,9 +51,7 @@ enum ps_status ps_checkpoint_save(struct ps_node *node, const char *prefix, int6
     size_t count = 0;
     enum ps_status status;
     PS_TRY_GOTO(status, list_tensors(replica, &list, &count, err), done);
-    ps_str_printf(&path, "%s-symbol.json", prefix);
-    PS_TRY_GOTO(status, ps_symbol_save(symbol, node->fs, ps_str_text(&path), err), done);
-    path.size = 0;
+    PS_TRY_GOTO(status, ps_checkpoint_begin(node, prefix, symbol, err), done);
     ps_str_printf(&path, "%s-%04" PRId64 ".safetensors", prefix, epoch + 1);
     PS_TRY_GOTO(
         status,

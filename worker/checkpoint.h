@@ -6,6 +6,11 @@
 #include "base/node.h"
 #include "worker/replica.h"
 
+/* Saves the network alone: before the first epoch, so that a prefix that cannot be
+ * written is told then. */
+PS_MUST_CHECK enum ps_status ps_checkpoint_begin(struct ps_node *node, const char *prefix,
+                                                 const struct ps_symbol *symbol,
+                                                 struct ps_error *err);
 PS_MUST_CHECK enum ps_status ps_checkpoint_save(struct ps_node *node, const char *prefix,
                                                 int64_t epoch,
                                                 const struct ps_symbol *symbol,

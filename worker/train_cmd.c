@@ -74,7 +74,8 @@ static void make_options(struct flags *f, struct ps_option options[OPTION_COUNT]
         {"model-prefix", 0, PS_OPT_TEXT, &f->model_prefix, 0, 0, NULL, "PREFIX",
          "save PREFIX-symbol.json and PREFIX-0001.safetensors, ... after each epoch"},
         {"load-epoch", 0, PS_OPT_INT, &f->load_epoch, 0, INT32_MAX, NULL, "N",
-         "go on after checkpoint N of the model prefix"},
+         "go on from checkpoint N's weights; momentum and other optimizer states begin "
+         "anew"},
         {"disp-batches", 0, PS_OPT_INT, &f->disp_batches, 0, INT32_MAX, NULL, "N",
          "a line after so many steps; 0: none"},
         {"seed", 0, PS_OPT_INT, &f->seed, 0, INT64_MAX, NULL, "N",
@@ -149,6 +150,11 @@ static enum ps_status check_flags(const struct flags *f, struct ps_error *err)
         return ps_error_set(err, PS_EINVAL, "load-epoch %" PRId64 " needs a model-prefix",
                             f->load_epoch);
     }
+    if (f->model_prefix != NULL && f->model_prefix[0] == '\0') {
+        return ps_error_set(
+            err, PS_EINVAL,
+            "model-prefix \"\": the beginning of a file name is accepted");
+    }
     ps_str_printf(&text, "%s,", f->optimizer);
     make_hyper(f, &text);
     enum ps_status status = text.failed
@@ -182,7 +188,8 @@ static enum ps_status world_init(struct world *world, const struct flags *f,
     struct ps_fs *fs = world->node->fs;
     PS_TRY(ps_dataset_load(fs, f->data, PS_DATASET_TRAIN, &world->train, err));
     PS_TRY(ps_dataset_load(fs, f->data, PS_DATASET_TEST, &world->test, err));
-    PS_TRY(ps_model_build(f->network, (int)world->train.classes, &world->symbol, err));
+    uint32_t classes = PS_MAX(world->train.classes, world->test.classes);
+    PS_TRY(ps_model_build(f->network, (int)classes, &world->symbol, err));
     PS_TRY(
         ps_kernels_create(world->node->settings, world->node->log, &world->kernels, err));
     return ps_engine_create(world->node, PS_ENGINE_FROM_SETTING, &world->engine, err);

@@ -41,6 +41,14 @@ static enum ps_status check_options(const struct ps_trainer_options *o,
                             " cannot be split evenly over %d devices",
                             o->batch, o->cpus);
     }
+    if (o->test != NULL &&
+        (o->test->rows != o->train->rows || o->test->columns != o->train->columns)) {
+        return ps_error_set(err, PS_ESHAPE,
+                            "images of the test set are %u x %u, those to train on %u x "
+                            "%u: one size is accepted",
+                            o->test->rows, o->test->columns, o->train->rows,
+                            o->train->columns);
+    }
     if (o->load_epoch >= 0 && o->model_prefix == NULL) {
         return ps_error_set(err, PS_EINVAL, "load-epoch %" PRId64 " needs a model prefix",
                             o->load_epoch);
@@ -233,6 +241,12 @@ enum ps_status ps_trainer_create(const struct ps_trainer_options *options,
                                        .first = ps_kvstore_rank(trainer->store) == 0,
                                        .progress_bar = options->progress_bar};
     PS_TRY_GOTO(status, ps_report_open(&report, &trainer->report, err), fail);
+    if (options->model_prefix != NULL && report.first) {
+        PS_TRY_GOTO(status,
+                    ps_checkpoint_begin(options->node, options->model_prefix,
+                                        options->symbol, err),
+                    fail);
+    }
     *trainer_out = trainer;
     return PS_OK;
 fail:

@@ -68,6 +68,7 @@ static void a_wrong_flag_is_a_usage_error_that_names_it(void **state)
         {{"--network", "lenett", NULL}, "lenet"},
         {{"--kv-store", "dist_asnyc", NULL}, "dist_async"},
         {{"--optimizer", "sdg", NULL}, "sgd"},
+        {{"--model-prefix", "", NULL}, "model-prefix"},
         {{"extra", NULL}, "extra"},
     };
     (void)state;
