@@ -7,6 +7,10 @@ pkg_check_modules(ZMQ REQUIRED IMPORTED_TARGET libzmq)
 pkg_check_modules(MSGPACK REQUIRED IMPORTED_TARGET msgpack)
 pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
 pkg_check_modules(ZLIB REQUIRED IMPORTED_TARGET zlib)
+# Debian's libzmq asks for `-isystem DIR` of what it links with, which CMake reads in one way when it asks
+# pkg-config and in another from its cache: the second configure would compile everything anew.
+set_target_properties(PkgConfig::ZMQ PROPERTIES
+  INTERFACE_COMPILE_OPTIONS "" INTERFACE_INCLUDE_DIRECTORIES "${ZMQ_INCLUDEDIR}")
 
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "" FORCE)
