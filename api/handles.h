@@ -31,9 +31,9 @@ struct penstock_queue {
 
 struct penstock_request {
     struct ps_kv_request kv;
-    struct penstock_store *store;
+    struct penstock_node *owner; /* not the store, which may go once this is done */
     struct ps_event event;
-    struct penstock_queue *queue;
+    struct penstock_queue *queue; /* NULL: none, or taken from it */
     struct ps_list node;
     void *tag;
     _Atomic bool finished; /* the store is through with it */

@@ -184,7 +184,7 @@ PENSTOCK_API void penstock_request_free(penstock_request *request);
 /* ---- completion queues ---- */
 PENSTOCK_API int penstock_queue_create(penstock_node *node, penstock_queue **queue_out);
 PENSTOCK_API void
-penstock_queue_destroy(penstock_queue *queue); /* its requests must be done */
+penstock_queue_destroy(penstock_queue *queue); /* its requests must be done, not freed */
 PENSTOCK_API int
 penstock_queue_fd(const penstock_queue *queue); /* readable while not empty */
 /* The next completed request (still the caller's to free), NULL when there is none. */

@@ -75,7 +75,7 @@ static enum ps_status request_create(penstock_store *store, penstock_key key,
         return ps_error_set(err, PS_ENOMEM, "request: out of memory");
     }
     enum ps_status status = PS_OK;
-    request->store = store;
+    request->owner = store->node;
     request->src = value_count <= 1 ? &request->src_one
                                     : calloc(value_count, sizeof(request->src[0]));
     request->dst = out_count <= 1 ? &request->dst_one : calloc(out_count, sizeof(void *));
@@ -181,7 +181,7 @@ int penstock_pushpull(penstock_store *store, penstock_key key,
 
 int penstock_request_wait(penstock_request *request, int timeout_ms)
 {
-    struct ps_node *node = request->store->node->node;
+    struct ps_node *node = request->owner->node;
     uint64_t deadline = PS_NEVER;
     if (timeout_ms >= 0) {
         deadline = ps_clock_now_ns(node->clock) + (uint64_t)timeout_ms * PS_NS_PER_MS;
@@ -189,7 +189,7 @@ int penstock_request_wait(penstock_request *request, int timeout_ms)
     PS_TRY(ps_event_wait(&request->event, deadline));
     return request->kv.error.status == PS_OK
                ? PS_OK
-               : penstock_fail(request->store->node, &request->kv.error);
+               : penstock_fail(request->owner, &request->kv.error);
 }
 
 int penstock_request_done(const penstock_request *request)
@@ -268,6 +268,13 @@ int penstock_queue_create(penstock_node *node, penstock_queue **queue_out)
 void penstock_queue_destroy(penstock_queue *queue)
 {
     if (queue != NULL) {
+        struct ps_list *node;
+        ps_mutex_lock(
+            &queue->mutex); /* the last completion may still be on its way out */
+        while ((node = ps_list_pop_front(&queue->done)) != NULL) {
+            PS_CONTAINER_OF(node, struct penstock_request, node)->queue = NULL;
+        }
+        ps_mutex_unlock(&queue->mutex);
         (void)close(queue->fd);
         ps_mutex_fini(&queue->mutex);
         free(queue);
@@ -286,6 +293,7 @@ penstock_request *penstock_queue_next(penstock_queue *queue)
     struct ps_list *node = ps_list_pop_front(&queue->done);
     if (node != NULL) {
         request = PS_CONTAINER_OF(node, struct penstock_request, node);
+        request->queue = NULL; /* the owner's alone: the queue may go before it */
     }
     if (ps_list_empty(&queue->done)) {
         uint64_t count; /* drained: the fd is not readable until the next completion */

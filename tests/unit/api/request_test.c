@@ -159,6 +159,27 @@ static void a_push_without_memory_gives_no_request(void **state)
     assert_null(request);
 }
 
+/* A request is its owner's after the queue, and its words after the store. */
+static void a_finished_request_outlives_its_queue_and_store(void **state)
+{
+    struct fixture *f = *state;
+    penstock_request *taken = NULL, *left = NULL;
+    assert_int_equal(
+        penstock_pull(f->store, penstock_key_of(1), &f->out[1], 0, f->queue, &taken), 0);
+    assert_ptr_equal(penstock_queue_next(f->queue), taken);
+    assert_int_equal(
+        penstock_pull(f->store, penstock_key_of(2), &f->out[2], 0, f->queue, &left), 0);
+    assert_int_equal(penstock_request_wait(left, -1), 0);
+    penstock_queue_destroy(f->queue);
+    f->queue = NULL;
+    penstock_store_destroy(f->store);
+    f->store = NULL;
+    assert_int_equal(penstock_request_wait(taken, 0), 0);
+    assert_int_equal(penstock_request_wait(left, 0), 0);
+    penstock_request_free(taken);
+    penstock_request_free(left);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -169,6 +190,7 @@ int main(void)
         CASE(a_request_may_be_freed_before_it_is_taken),
         CASE(a_call_that_is_refused_gives_no_request),
         CASE(a_push_without_memory_gives_no_request),
+        CASE(a_finished_request_outlives_its_queue_and_store),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
