@@ -89,6 +89,11 @@ int penstock_set_optimizer(penstock_store *store, const char *name,
                            const char *hyper_parameters)
 {
     struct ps_error err = {.status = PS_OK};
+    if (name == NULL) {
+        return tell(store,
+                    ps_error_set(&err, PS_EINVAL, "set_optimizer: the name is NULL"),
+                    &err);
+    }
     return tell(
         store,
         ps_kvstore_set_optimizer(store->store, name, hyper_parameters, false, &err),
@@ -98,6 +103,11 @@ int penstock_set_optimizer(penstock_store *store, const char *name,
 int penstock_set_hyper(penstock_store *store, const char *hyper_parameters)
 {
     struct ps_error err = {.status = PS_OK};
+    if (hyper_parameters == NULL) {
+        return tell(store,
+                    ps_error_set(&err, PS_EINVAL, "set_hyper: the parameters are NULL"),
+                    &err);
+    }
     return tell(store, ps_kvstore_set_hyper(store->store, hyper_parameters, &err), &err);
 }
 

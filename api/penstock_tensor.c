@@ -38,6 +38,9 @@ enum ps_status penstock_read_tensor(const penstock_tensor *tensor, int *dtype_ou
                                     struct ps_shape *shape_out, void **data_out,
                                     struct ps_error *err)
 {
+    if (tensor == NULL) {
+        return ps_error_set(err, PS_EINVAL, "the tensor is NULL");
+    }
     struct ps_shape shape = {.ndim = tensor->ndim};
     int dtype = dtype_of(tensor->dtype);
     if (dtype == PS_DTYPE_UNKNOWN) {

@@ -4,6 +4,7 @@
 
 #include "base/str.h"
 #include "kvstore/kvstore_ops.h"
+#include "kvstore/reducer.h"
 #include "kvstore/types.h"
 
 #include <ctype.h>
@@ -200,6 +201,11 @@ static enum ps_status check_request(const struct ps_kv_key *key,
         return ps_error_set(err, PS_EINVAL, "key %s: a pull has no values",
                             key->row.name);
     }
+    if (request->src_count > PS_REDUCE_SRC_MAX) {
+        return ps_error_set(err, PS_ERANGE,
+                            "key %s: %" PRIu32 " values in one push, at most %d accepted",
+                            key->row.name, request->src_count, PS_REDUCE_SRC_MAX);
+    }
     for (uint32_t i = 0; i < request->src_count; i++) {
         if (request->src[i] == NULL && key->row.count > 0) {
             return ps_error_set(err, PS_EINVAL, "key %s: value %" PRIu32 " has no memory",
@@ -244,8 +250,9 @@ static enum ps_status new_key(const struct ps_kvstore *store,
     if (count <= 0 || (uint64_t)count > INT64_MAX / ps_dtype_size(init->dtype)) {
         return ps_error_set(
             err, PS_ESHAPE,
-            "key %s: shape %s must be known and have at least one element", text,
-            ps_shape_text(&init->shape, shape));
+            "key %s: shape %s must be known, have at least one element and fewer than "
+            "2^63 bytes",
+            text, ps_shape_text(&init->shape, shape));
     }
     struct ps_kv_key *key = calloc(1, sizeof(*key));
     if (key == NULL) {

@@ -361,6 +361,40 @@ static void case_029_every_u64_is_a_key(void **state)
     }
 }
 
+static void what_is_null_is_refused(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_not_equal(penstock_init(f->store, penstock_key_of(1), NULL), 0);
+    assert_non_null(strstr(penstock_last_error(f->node), "NULL"));
+    assert_int_not_equal(penstock_push(f->store, penstock_key_of(1), NULL, 0, NULL, NULL),
+                         0);
+    assert_int_not_equal(penstock_pull(f->store, penstock_key_of(1), NULL, 0, NULL, NULL),
+                         0);
+    assert_int_not_equal(penstock_set_optimizer(f->store, NULL, NULL), 0);
+    assert_int_equal(penstock_set_optimizer(f->store, "sgd", NULL), 0);
+    assert_int_not_equal(penstock_set_hyper(f->store, NULL), 0);
+    assert_non_null(strstr(penstock_last_error(f->node), "set_hyper"));
+}
+
+static void more_values_than_a_sum_takes_are_refused_with_the_limit(void **state)
+{
+    struct fixture *f = *state;
+    static penstock_tensor many[1025];
+    float value = 0;
+    int64_t shape[1] = {1};
+    for (size_t i = 0; i < 1025; i++) {
+        many[i] = penstock_tensor_of(&value, PENSTOCK_FLOAT32, 1, shape);
+    }
+    assert_int_equal(penstock_init(f->store, penstock_key_of(1), &many[0]), 0);
+    assert_int_equal(penstock_pushpull_many(f->store, penstock_key_of(1), many, 1024,
+                                            &many[0], 1, 0, NULL, NULL),
+                     0);
+    assert_int_not_equal(penstock_pushpull_many(f->store, penstock_key_of(1), many, 1025,
+                                                &many[0], 1, 0, NULL, NULL),
+                         0);
+    assert_non_null(strstr(penstock_last_error(f->node), "at most 1024"));
+}
+
 /* ---- words ---- */
 
 static void *fail_elsewhere(void *arg)
@@ -414,6 +448,8 @@ int main(void)
         CASE(keys_are_checked),
         CASE(case_026_a_key_twice_in_one_call_is_refused),
         CASE(case_029_every_u64_is_a_key),
+        CASE(what_is_null_is_refused),
+        CASE(more_values_than_a_sum_takes_are_refused_with_the_limit),
         CASE(words_belong_to_the_thread_that_failed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
