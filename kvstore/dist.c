@@ -47,6 +47,7 @@ static void dist_free(struct ps_dist *dist)
     ps_event_fini(&dist->linked);
     ps_event_fini(&dist->joined);
     ps_mutex_fini(&dist->mutex);
+    ps_fork_guard_close(&dist->fork_guard);
     free(dist);
 }
 
@@ -67,8 +68,9 @@ static enum ps_status dist_create(struct ps_node *node, struct ps_dist **dist_ou
     }
     dist->node = node;
     ps_mutex_init(&dist->mutex);
-    enum ps_status status = ps_event_init(&dist->joined, node->driver);
+    enum ps_status status = ps_fork_guard_open(&dist->fork_guard);
     PS_TRY_GOTO(status, status, free_dist);
+    PS_TRY_GOTO(status, ps_event_init(&dist->joined, node->driver), close_guard);
     PS_TRY_GOTO(status, ps_event_init(&dist->linked, node->driver), fini_joined);
     struct ps_member_options options = {
         .node = node, .role = PS_ROLE_WORKER, .handler = &member_handler, .ctx = dist};
@@ -91,6 +93,8 @@ fini_linked:
     ps_event_fini(&dist->linked);
 fini_joined:
     ps_event_fini(&dist->joined);
+close_guard:
+    ps_fork_guard_close(&dist->fork_guard);
 free_dist:
     ps_mutex_fini(&dist->mutex);
     free(dist);
@@ -205,6 +209,9 @@ static void wait_drained(struct ps_kvstore *store)
 static void dist_close(struct ps_kvstore *store)
 {
     struct ps_dist_store *own = store->impl;
+    if (ps_dist_error(own->dist, NULL) == PS_EFORK) {
+        return; /* nothing here runs in the child: its copies are left as they are */
+    }
     wait_drained(store);
     if (--own->dist->stores == 0) {
         store->node->kvstore = NULL;
@@ -356,7 +363,6 @@ static enum ps_status start_request(struct ps_kvstore *store, struct ps_kv_key *
                                     struct ps_kv_request *user, uint8_t op)
 {
     struct ps_dist_store *own = store->impl;
-    PS_TRY(ps_dist_error(own->dist, &user->error));
     struct ps_dist_request *request = ps_pool_get(own->dist->request_pool);
     if (request == NULL) {
         return ps_error_set(&user->error, PS_ENOMEM, "key %s: out of memory",
@@ -386,6 +392,7 @@ static enum ps_status dist_submit(struct ps_kvstore *store, struct ps_kv_key *ke
                                   struct ps_kv_request *user)
 {
     struct ps_dist_store *own = store->impl;
+    PS_TRY(ps_dist_error(own->dist, &user->error)); /* before any lock: see fork_guard */
     /* The answer may come, and its waiter destroy the store, while this call still holds
      * the key: the call counts as well. */
     request_began(own);
@@ -641,9 +648,10 @@ static enum ps_status dist_barrier(struct ps_kvstore *store, struct ps_error *er
 
 static enum ps_status dist_done(struct ps_kvstore *store, struct ps_error *err)
 {
+    struct ps_dist *dist = ((struct ps_dist_store *)store->impl)->dist;
+    PS_TRY(ps_dist_error(dist, err));
     wait_drained(store);
-    return ps_dist_call(((struct ps_dist_store *)store->impl)->dist, PS_KIND_DONE, "done",
-                        NULL, NULL, err);
+    return ps_dist_call(dist, PS_KIND_DONE, "done", NULL, NULL, err);
 }
 
 /* A job that ended for this worker is left without a goodbye: see dist_leave. */

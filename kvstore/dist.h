@@ -11,6 +11,7 @@
 
 #include "base/mem.h"
 #include "base/queue.h"
+#include "engine/fork_guard.h"
 #include "kvstore/kvstore_ops.h"
 #include "kvstore/reducer.h"
 #include "kvstore/shard/member.h"
@@ -32,8 +33,9 @@ struct ps_dist {
     struct ps_member *member;
     struct ps_loop *loop;
     struct ps_net_end *end;
-    unsigned stores; /* that share this */
-    bool opened;     /* joined and linked; guarded by the mutex */
+    unsigned stores;                 /* that share this */
+    struct ps_fork_guard fork_guard; /* a fork's child has neither loops nor links */
+    bool opened;                     /* joined and linked; guarded by the mutex */
 
     /* by server rank, then lane */
     struct ps_dist_lane **lanes;
@@ -100,7 +102,8 @@ struct ps_dist_lane *ps_dist_lane_of(struct ps_dist *dist, uint32_t shard);
 /* The job is over: everything pending ends with 'err'.  Any thread; the first error
  * counts. */
 void ps_dist_fail(struct ps_dist *dist, const struct ps_error *err);
-/* Copies the job's error; PS_OK while it lives.  Any thread. */
+/* Copies the job's error, PS_EFORK in a fork's child; PS_OK while it lives.  Any thread.
+ */
 enum ps_status ps_dist_error(struct ps_dist *dist, struct ps_error *err);
 
 /* ---- dist_chunk.c ---- */

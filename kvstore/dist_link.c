@@ -209,6 +209,11 @@ void ps_dist_fail(struct ps_dist *dist, const struct ps_error *err)
 
 enum ps_status ps_dist_error(struct ps_dist *dist, struct ps_error *err)
 {
+    if (ps_fork_guard_is_child(&dist->fork_guard)) {
+        return ps_error_set(err, PS_EFORK,
+                            "the store belongs to the process that opened it: open a "
+                            "node and a store in the child");
+    }
     ps_mutex_lock(&dist->mutex);
     struct ps_error error = dist->error;
     ps_mutex_unlock(&dist->mutex);

@@ -12,6 +12,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "api/penstock.h"
 #include "tests/support/cluster.h"
@@ -187,12 +189,42 @@ static void workers_that_disagree_are_told(void **state)
     run_job(program_errors);
 }
 
+static void program_fork(struct worker *w)
+{
+    float value[1] = {1};
+    int64_t shape[1] = {1};
+    penstock_tensor t = penstock_tensor_of(value, PENSTOCK_FLOAT32, 1, shape);
+    assert_int_equal(penstock_init(w->store, penstock_key_of(1), &t), 0);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        (void)alarm(10); /* a child that hangs is ended */
+        bool refused =
+            penstock_pull(w->store, penstock_key_of(1), &t, 0, NULL, NULL) == PS_EFORK &&
+            strstr(penstock_last_error(w->node), "child") != NULL &&
+            penstock_barrier(w->store) == PS_EFORK && penstock_done(w->store) == PS_EFORK;
+        penstock_store_destroy(w->store);
+        _exit(refused ? 0 : 1);
+    }
+    int how = -1;
+    assert_int_equal(waitpid(pid, &how, 0), pid);
+    assert_int_equal(how, 0);
+    assert_int_equal(penstock_pull(w->store, penstock_key_of(1), &t, 0, NULL, NULL), 0);
+}
+
+static void a_forks_child_is_refused_and_does_not_hang(void **state)
+{
+    (void)state;
+    run_job(program_fork);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_of_two_workers_come_out_of_a_queue),
         cmocka_unit_test(a_request_stays_pending_until_the_round_is_full),
         cmocka_unit_test(workers_that_disagree_are_told),
+        cmocka_unit_test(a_forks_child_is_refused_and_does_not_hang),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
