@@ -268,6 +268,11 @@ void ps_dist_request_done(struct ps_dist_request *request)
     user->version = request->version;
     user->contributors = request->contributors;
     struct ps_buf *sum = request->sum;
+    if (request->op == PS_REC_PULL) {
+        ps_mutex_lock(&key->mutex);
+        key->pulls--;
+        ps_mutex_unlock(&key->mutex);
+    }
     if (sum != NULL) {
         ps_mutex_lock(&key->mutex);
         if (key->spare == NULL) {
@@ -335,6 +340,22 @@ static uint8_t record_op(const struct ps_kv_request *user)
     return user->op == PS_KV_PUSH ? PS_REC_PUSH : PS_REC_PUSHPULL;
 }
 
+/* The request's priority in the queue.  A server keeps a key's pushes in order and pulls
+ * behind the pushes before them; that no push goes before an earlier pull is seen to
+ * here. The caller holds the key's lock. */
+static void order_request(struct ps_dist_key *key, struct ps_dist_request *request)
+{
+    request->priority = request->user->priority;
+    if (request->op == PS_REC_PULL) {
+        key->pull_priority = key->pulls == 0
+                                 ? request->priority
+                                 : PS_MIN(key->pull_priority, request->priority);
+        key->pulls++;
+    } else if (key->pulls > 0) {
+        request->priority = PS_MIN(request->priority, key->pull_priority);
+    }
+}
+
 /* Numbers the request and queues its chunks, as one step for the key's callers. */
 static enum ps_status queue_request(struct ps_dist_request *request)
 {
@@ -342,6 +363,7 @@ static enum ps_status queue_request(struct ps_dist_request *request)
     struct ps_dist_key *key = request->key->impl;
     bool counts = request->op != PS_REC_PULL && request->op != PS_REC_INIT;
     ps_mutex_lock(&key->mutex);
+    order_request(key, request);
     request->step = key->step + (counts ? 1 : 0);
     request_began(own);
     enum ps_status status = ps_dist_submit_chunks(request);
@@ -351,6 +373,9 @@ static enum ps_status queue_request(struct ps_dist_request *request)
         while (max < key->step &&
                !atomic_compare_exchange_weak(&own->max_step, &max, key->step)) {
         }
+    }
+    if (status != PS_OK && request->op == PS_REC_PULL) {
+        key->pulls--;
     }
     ps_mutex_unlock(&key->mutex);
     if (status != PS_OK) {

@@ -77,6 +77,8 @@ struct ps_dist_key {
     uint64_t step;         /* pushes so far */
     uint64_t chunk_elements;
     uint64_t chunk_count; /* over all extents */
+    uint32_t pulls;       /* unfinished */
+    int pull_priority;    /* their lowest: a later push may not overtake them */
     struct ps_buf *spare; /* a sum's buffer, kept for the next push */
 };
 
@@ -84,7 +86,8 @@ struct ps_dist_request {
     struct ps_kvstore *store;
     struct ps_kv_key *key;
     struct ps_kv_request *user;
-    uint8_t op; /* enum ps_record_op */
+    uint8_t op;   /* enum ps_record_op */
+    int priority; /* in the queue */
     uint64_t step;
     const char *payload;   /* what is sent: the caller's array or 'sum' */
     struct ps_buf *sum;    /* over several devices */

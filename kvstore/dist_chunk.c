@@ -335,7 +335,7 @@ static struct chunk_op *make_op(struct ps_dist_request *request,
     }
     op->request = request;
     op->lane = ps_dist_lane_of(dist, extent->shard);
-    op->item.priority = request->user->priority;
+    op->item.priority = request->priority;
     op->record = (struct ps_record){
         .handle = row->handle,
         .step = request->step,
@@ -363,7 +363,7 @@ static struct chunk_op *make_op(struct ps_dist_request *request,
     op->call.place = on_place;
     op->call.what = ps_record_op_name(request->op);
     op->call.frame.head.kind = PS_KIND_DATA;
-    op->call.frame.head.priority = (int16_t)clamp_priority(request->user->priority);
+    op->call.frame.head.priority = (int16_t)clamp_priority(request->priority);
     bool empty = request->op == PS_REC_PUSH || request->op == PS_REC_PUSHPULL;
     op->call.frame.head.flags = empty && data == NULL ? PS_FLAG_EMPTY : 0;
     op->call.frame.records = &op->records;

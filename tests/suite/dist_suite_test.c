@@ -184,6 +184,43 @@ static void end_push(struct async_push *push)
     ps_event_fini(&push->event);
 }
 
+/* A pull, then a push that is more urgent. */
+static void program_overtake(struct cluster *cluster, struct ps_node *node,
+                             uint32_t index, void *arg)
+{
+    PS_UNUSED(cluster);
+    PS_UNUSED(arg);
+    PS_UNUSED(index);
+    struct ps_shape shape = PS_SHAPE(1);
+    struct ps_kvstore *store = store_open(node, "dist_sync", NULL);
+    store_init(store, PS_KEY(0), PS_F32, &shape, 7);
+    struct async_push pull = {.value = -1}, push;
+    void *dst = &pull.value;
+    pull.request = (struct ps_kv_request){.op = PS_KV_PULL,
+                                          .key = PS_KEY(0),
+                                          .dtype = PS_F32,
+                                          .count = 1,
+                                          .dst = &dst,
+                                          .dst_count = 1,
+                                          .priority = -10,
+                                          .done = push_done,
+                                          .ctx = &pull};
+    assert_int_equal(ps_event_init(&pull.event, node->driver), PS_OK);
+    assert_int_equal(ps_kvstore_submit(store, &pull.request), PS_OK);
+    start_push(store, node, &push, 1);
+    end_push(&pull);
+    end_push(&push);
+    assert_true(pull.value == 7);
+    store_expect(store, PS_KEY(0), PS_F32, 1, 1);
+    ps_kvstore_destroy(store);
+}
+
+static void a_push_does_not_overtake_an_earlier_pull_of_its_key(void **state)
+{
+    PS_UNUSED(state);
+    run_job(1, 1, program_overtake, NULL);
+}
+
 static void program_two_pushes(struct cluster *cluster, struct ps_node *node,
                                uint32_t index, void *arg)
 {
@@ -628,6 +665,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(case_019_rounds_of_f32_and_f16_with_3_and_7_workers),
         cmocka_unit_test(case_020_one_sgd_step),
         cmocka_unit_test(case_021_two_pushes_of_one_worker_are_two_rounds),
+        cmocka_unit_test(a_push_does_not_overtake_an_earlier_pull_of_its_key),
         cmocka_unit_test(case_022_async_without_optimizer_fails_on_the_worker),
         cmocka_unit_test(case_025_a_pull_waits_for_rank_0s_value),
         cmocka_unit_test(case_036_038_halves_keep_their_length_and_their_type),
