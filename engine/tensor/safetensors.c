@@ -166,7 +166,10 @@ static enum ps_status write_and_rename(struct ps_fs *fs, const char *path,
     PS_TRY(ps_fs_open(fs, temporary, PS_FS_CREATE, &file, err));
     enum ps_status status = write_file(file, header, order, count, err);
     ps_file_close(file);
-    if (status == PS_OK) {
+    if (status != PS_OK && err != NULL) { /* say in which file */
+        struct ps_error cause = *err;
+        (void)ps_error_set(err, status, "%.200s: %.200s", temporary, cause.text);
+    } else if (status == PS_OK) {
         status = ps_fs_rename(fs, temporary, path);
         if (status != PS_OK) {
             (void)ps_error_set(err, status, "cannot rename %s: %s", temporary,
