@@ -47,6 +47,8 @@ static enum ps_status choose_advertised(const struct ps_node *node, const char *
     } else if (!ps_host_is_any(bind)) {
         snprintf(out, PS_HOST_BYTES, "%s", bind);
     } else if (!ps_nic_towards(root, out)) {
+        char numeric[PS_HOST_BYTES];
+        PS_TRY(ps_host_resolve(root, numeric, err)); /* a name that nobody knows */
         return ps_error_set(err, PS_EADDR,
                             "no address of this host leads to %s: set "
                             "PENSTOCK_ADVERTISE_HOST or PENSTOCK_INTERFACE",
