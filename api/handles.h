@@ -13,7 +13,9 @@
 
 struct penstock_node {
     struct ps_node *node;
-    pthread_key_t words; /* of each thread's last failure: char[PS_ERROR_TEXT_BYTES] */
+    struct ps_mutex stores; /* one store at a time comes or goes: dist stores of a node
+                               share one membership */
+    pthread_key_t words;    /* of each thread's last failure: char[PS_ERROR_TEXT_BYTES] */
     void (*log)(void *arg, const char *line, size_t size);
     void *log_arg;
 };

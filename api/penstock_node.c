@@ -79,6 +79,7 @@ int penstock_open_explained(const penstock_options *options, penstock_node **nod
         goto free_node;
     }
     PS_TRY_GOTO(status, ps_node_open(&node_options, &node->node, &err), free_node);
+    ps_mutex_init(&node->stores);
     *node_out = node;
     goto tell;
 free_node:
@@ -102,6 +103,7 @@ void penstock_close(penstock_node *node)
         return;
     }
     ps_node_close(node->node);
+    ps_mutex_fini(&node->stores);
     free(pthread_getspecific(node->words));
     (void)pthread_setspecific(node->words, NULL);
     (void)pthread_key_delete(node->words);

@@ -13,7 +13,9 @@ int penstock_store_create(penstock_node *node, const char *type, const char *nam
         return penstock_fail(node, &err);
     }
     struct ps_kvstore_options options = {.node = node->node, .type = type, .name = name};
+    ps_mutex_lock(&node->stores);
     enum ps_status status = ps_kvstore_create(&options, &store->store, &err);
+    ps_mutex_unlock(&node->stores);
     if (status != PS_OK) {
         free(store);
         err.status = status;
@@ -27,7 +29,9 @@ int penstock_store_create(penstock_node *node, const char *type, const char *nam
 void penstock_store_destroy(penstock_store *store)
 {
     if (store != NULL) {
+        ps_mutex_lock(&store->node->stores);
         ps_kvstore_destroy(store->store);
+        ps_mutex_unlock(&store->node->stores);
         free(store);
     }
 }

@@ -33,9 +33,8 @@ struct worker {
     pthread_t thread;
 };
 
-static void *run_worker(void *arg)
+static void open_node(struct worker *w)
 {
-    struct worker *w = arg;
     char root[PS_URL_BYTES + 16], rank[16], words[256];
     (void)snprintf(root, sizeof(root), "ROOT_URI=%s", cluster_root(w->cluster));
     (void)snprintf(rank, sizeof(rank), "RANK=%d", w->index);
@@ -46,6 +45,12 @@ static void *run_worker(void *arg)
     if (penstock_open_explained(&options, &w->node, words) != 0) {
         fail_msg("%s", words);
     }
+}
+
+static void *run_worker(void *arg)
+{
+    struct worker *w = arg;
+    open_node(w);
     if (penstock_store_create(w->node, "dist_sync", NULL, &w->store) != 0) {
         fail_msg("%s", penstock_last_error(w->node));
     }
@@ -57,7 +62,45 @@ static void *run_worker(void *arg)
     return NULL;
 }
 
-static void run_job(void (*program)(struct worker *worker))
+struct opener {
+    struct worker *worker;
+    penstock_store *store;
+    const char *name;
+};
+
+static void *open_store(void *arg)
+{
+    struct opener *opener = arg;
+    if (penstock_store_create(opener->worker->node, "dist_sync", opener->name,
+                              &opener->store) != 0) {
+        fail_msg("%s", penstock_last_error(opener->worker->node));
+    }
+    return NULL;
+}
+
+/* A worker whose threads open a store each: the first joins the job, the other must not
+ * join it once more. */
+static void *run_openers(void *arg)
+{
+    struct worker *w = arg;
+    struct opener openers[2] = {{w, NULL, "a"}, {w, NULL, "b"}};
+    pthread_t threads[2];
+    open_node(w);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(pthread_create(&threads[i], NULL, open_store, &openers[i]), 0);
+    }
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+        assert_int_equal(penstock_rank(openers[i].store), w->index);
+    }
+    penstock_store_destroy(openers[0].store);
+    penstock_store_destroy(openers[1].store);
+    penstock_close(w->node);
+    return NULL;
+}
+
+static void run_threads(void *(*thread)(void *arg),
+                        void (*program)(struct worker *worker))
 {
     static const char *const settings[] = {"KVSTORE_BIGARRAY_BOUND=1000", NULL};
     struct worker workers[WORKERS];
@@ -69,8 +112,8 @@ static void run_job(void (*program)(struct worker *worker))
     struct cluster *cluster = cluster_create(&options);
     for (int i = 0; i < WORKERS; i++) {
         workers[i] = (struct worker){.cluster = cluster, .program = program, .index = i};
-        assert_int_equal(
-            pthread_create(&workers[i].thread, NULL, run_worker, &workers[i]), 0);
+        assert_int_equal(pthread_create(&workers[i].thread, NULL, thread, &workers[i]),
+                         0);
     }
     for (int i = 0; i < WORKERS; i++) {
         assert_int_equal(pthread_join(workers[i].thread, NULL), 0);
@@ -78,6 +121,17 @@ static void run_job(void (*program)(struct worker *worker))
     cluster_end(cluster);
     assert_int_equal(cluster_scheduler_result(cluster).status, PS_OK);
     cluster_destroy(cluster);
+}
+
+static void run_job(void (*program)(struct worker *worker))
+{
+    run_threads(run_worker, program);
+}
+
+static void stores_opened_at_once_are_one_member(void **state)
+{
+    (void)state;
+    run_threads(run_openers, NULL);
 }
 
 /* Steps of all keys as requests, taken from one queue behind poll(2). */
@@ -224,6 +278,7 @@ int main(void)
         cmocka_unit_test(steps_of_two_workers_come_out_of_a_queue),
         cmocka_unit_test(a_request_stays_pending_until_the_round_is_full),
         cmocka_unit_test(workers_that_disagree_are_told),
+        cmocka_unit_test(stores_opened_at_once_are_one_member),
         cmocka_unit_test(a_forks_child_is_refused_and_does_not_hang),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
