@@ -30,7 +30,8 @@ enum ps_status ps_report_open(const struct ps_report_options *options,
     report->bar = options->progress_bar && options->first && isatty(STDERR_FILENO) == 1;
     if (options->metrics_path != NULL && options->first) {
         enum ps_status status = ps_fs_open(options->node->fs, options->metrics_path,
-                                           PS_FS_CREATE, &report->metrics, err);
+                                           options->resumed ? PS_FS_APPEND : PS_FS_CREATE,
+                                           &report->metrics, err);
         if (status != PS_OK) {
             free(report);
             return status;

@@ -10,7 +10,8 @@ struct ps_report;
 
 struct ps_report_options {
     struct ps_node *node;     /* keeps a borrow */
-    const char *metrics_path; /* NULL: none; created empty at once */
+    const char *metrics_path; /* NULL: none; created empty at once, unless 'resumed' */
+    bool resumed;             /* the file keeps the lines of the epochs before */
     bool first;               /* the worker that speaks for the job (rank 0) */
     bool progress_bar;        /* draws to stderr when that is a terminal */
 };

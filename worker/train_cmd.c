@@ -55,7 +55,7 @@ static void make_options(struct flags *f, struct ps_option options[OPTION_COUNT]
         {"batch-size", 0, PS_OPT_INT, &f->batch_size, 1, 1 << 20, NULL, "N",
          "samples of one step of this worker, split over its devices"},
         {"num-epochs", 0, PS_OPT_INT, &f->num_epochs, 0, INT32_MAX, NULL, "N",
-         "passes over the training set"},
+         "passes over the training set, those before load-epoch counted"},
         {"max-steps", 0, PS_OPT_INT, &f->max_steps, 0, INT64_MAX, NULL, "N",
          "stop after so many steps; 0: no limit"},
         {"lr", 0, PS_OPT_DOUBLE, &f->lr, 0, 1000000, NULL, "X", "learning rate"},

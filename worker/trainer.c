@@ -238,6 +238,7 @@ enum ps_status ps_trainer_create(const struct ps_trainer_options *options,
     PS_TRY_GOTO(status, pull_all(trainer, err), fail);
     struct ps_report_options report = {.node = options->node,
                                        .metrics_path = options->metrics_path,
+                                       .resumed = options->load_epoch >= 0,
                                        .first = ps_kvstore_rank(trainer->store) == 0,
                                        .progress_bar = options->progress_bar};
     PS_TRY_GOTO(status, ps_report_open(&report, &trainer->report, err), fail);
@@ -439,6 +440,12 @@ static enum ps_status finish_epoch(struct ps_trainer *trainer, int64_t epoch,
 static enum ps_status run_epochs(struct ps_trainer *trainer, struct ps_error *err)
 {
     const struct ps_trainer_options *o = &trainer->options;
+    if (o->load_epoch + 1 >= o->epochs) {
+        PS_LOG(o->node->log, WARN, WORKER,
+               "nothing to train: %" PRId64 " epochs are asked for in all, %" PRId64
+               " are done",
+               o->epochs, o->load_epoch + 1);
+    }
     for (int64_t epoch = o->load_epoch + 1; epoch < o->epochs && !at_limit(trainer);
          epoch++) {
         double lr = lr_at(o, epoch);

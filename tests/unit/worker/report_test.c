@@ -210,6 +210,28 @@ static void a_loss_that_is_no_number_leaves_the_json_valid(void **state)
     }
 }
 
+static void a_resumed_training_keeps_the_lines_before(void **state)
+{
+    struct fixture *f = *state;
+    struct ps_error err = {.status = PS_OK};
+    char *text = NULL;
+    size_t size = 0;
+    struct ps_report *report = open_report(f, "metrics.jsonl", true);
+    finish_epoch(report, &epoch);
+    ps_report_close(report);
+    struct ps_report_options options = {
+        .node = f->node, .metrics_path = "metrics.jsonl", .first = true, .resumed = true};
+    assert_int_equal(ps_report_open(&options, &report, &err), PS_OK);
+    finish_epoch(report, &epoch);
+    ps_report_close(report);
+    assert_int_equal(ps_fs_read_all(f->fs, "metrics.jsonl", 4096, &text, &size, &err),
+                     PS_OK);
+    char *second = strchr(text, '\n');
+    assert_non_null(second);
+    assert_non_null(strstr(second, "\"epoch\": 3"));
+    free(text);
+}
+
 static void other_workers_write_no_metrics_and_no_epoch_lines(void **state)
 {
     struct fixture *f = *state;
@@ -241,6 +263,7 @@ int main(void)
         CASE(without_a_test_set_there_is_no_validation_line),
         CASE(the_metrics_file_has_a_json_object_a_line),
         CASE(a_loss_that_is_no_number_leaves_the_json_valid),
+        CASE(a_resumed_training_keeps_the_lines_before),
         CASE(other_workers_write_no_metrics_and_no_epoch_lines),
         CASE(a_full_disk_is_an_error_that_names_the_file),
     };
