@@ -16,7 +16,7 @@
 static void *make_array(int dtype, uint64_t count, double value)
 {
     size_t size = ps_dtype_size(dtype);
-    char *array = malloc((size_t)count * size);
+    char *array = malloc((size_t)(count > 0 ? count : 1) * size);
     assert_non_null(array);
     assert_int_equal(ps_convert(array, dtype, &value, PS_F64, 1), PS_OK);
     for (uint64_t i = 1; i < count; i++) {
