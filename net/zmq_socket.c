@@ -293,9 +293,14 @@ void ps_zmq_monitor_drain(struct ps_zmq_socket *socket)
         if (event == ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL ||
             event == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL ||
             event == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH) {
+            /* No detail: the other end went, as a process that is ended does, or babbled.
+             */
+            bool vague = event == ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL;
             PS_LOG_LIMITED(socket->wire->node->log, &socket->wire->garbage_limit, WARN,
-                           NET, "%s: a connection spoke no protocol of ours (0x%x)",
-                           socket->url, event);
+                           NET, "%s: a connection %s (0x%x)", socket->url,
+                           vague ? "ended in its handshake or spoke no protocol of ours"
+                                 : "spoke no protocol of ours",
+                           event);
             continue;
         }
         if (event == ZMQ_EVENT_CONNECTED || event == ZMQ_EVENT_ACCEPTED) {
