@@ -147,6 +147,7 @@ static void a_full_disk_leaves_the_old_file(void **state)
     ps_fs_sim_set_capacity(world->fs, 150);
     assert_int_equal(ps_safetensors_save(world->fs, "w", &item, 1, NULL, 0, &err),
                      PS_EFULL);
+    assert_non_null(strstr(err.text, "w.tmp"));
     assert_int_equal(
         ps_safetensors_load(world->fs, "w", world->engine, PS_CPU(0), &list, &err),
         PS_OK);
