@@ -131,6 +131,10 @@ static inline penstock_key penstock_key_named(const char *name)
 PENSTOCK_API int penstock_store_create(penstock_node *node, const char *type,
                                        const char *name, penstock_store **store_out);
 PENSTOCK_API void penstock_store_destroy(penstock_store *store);
+/* Before destroy, in a program that failed: no goodbye is said, so the job learns that
+ * this worker is lost instead of done, and the others end or go on as ON_WORKER_LOSS
+ * says.  'why' may be NULL. */
+PENSTOCK_API void penstock_store_abandon(penstock_store *store, const char *why);
 PENSTOCK_API int penstock_rank(const penstock_store *store);
 PENSTOCK_API int penstock_num_workers(const penstock_store *store);
 PENSTOCK_API const char *penstock_store_type(const penstock_store *store);

@@ -36,6 +36,16 @@ void penstock_store_destroy(penstock_store *store)
     }
 }
 
+void penstock_store_abandon(penstock_store *store, const char *why)
+{
+    struct ps_error err;
+    if (store != NULL) {
+        (void)ps_error_set(&err, PS_ECANCELED, "%s",
+                           why != NULL ? why : "the worker's program failed");
+        ps_kvstore_abandon(store->store, &err);
+    }
+}
+
 int penstock_rank(const penstock_store *store)
 {
     return (int)ps_kvstore_rank(store->store);

@@ -62,6 +62,9 @@ int main(void)
     }
     int status = penstock_store_create(node, "dist_sync", NULL, &store);
     code = status == 0 ? train(node, store) : complain(node, "joining the job", status);
+    if (code != 0) {
+        penstock_store_abandon(store, "training failed"); /* the others must not wait */
+    }
     penstock_store_destroy(store);
     penstock_close(node);
     return code;

@@ -159,6 +159,9 @@ static enum ps_status find_key(struct ps_kvstore *store, struct ps_key key,
     ps_mutex_lock(&store->mutex);
     enum ps_status status = check_kind(store, key, err);
     struct ps_kv_key *found = status == PS_OK ? ps_strmap_get(&store->keys, text) : NULL;
+    if (found != NULL && !found->ready) {
+        found = NULL; /* another thread is inside init with it */
+    }
     ps_mutex_unlock(&store->mutex);
     if (status != PS_OK) {
         return status;
@@ -338,6 +341,11 @@ enum ps_status ps_kvstore_init(struct ps_kvstore *store, const struct ps_kv_init
     }
     PS_TRY_GOTO(status, enter_keys(store, keys, inits, count, &entered, err), leave);
     PS_TRY_GOTO(status, store->ops->init(store, keys, inits, count, err), leave);
+    ps_mutex_lock(&store->mutex);
+    for (size_t i = 0; i < count; i++) {
+        keys[i]->ready = true;
+    }
+    ps_mutex_unlock(&store->mutex);
     free(keys);
     return PS_OK;
 leave:

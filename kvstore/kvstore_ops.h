@@ -13,6 +13,7 @@
 struct ps_kv_key {
     struct ps_key_row row; /* dist: as placed by the scheduler; local: one extent */
     void *impl;            /* the store's state of the key */
+    bool ready;            /* init is through with it; guarded by the table's mutex */
 };
 
 struct ps_store_ops {

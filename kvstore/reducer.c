@@ -226,20 +226,17 @@ enum ps_status ps_reducer_run(struct ps_reducer *reducer, const void *const *src
     }
     struct run run = {
         .src = src, .n = n, .dtype = dtype, .count = count, .fn = fn, .ctx = ctx};
-    enum ps_status status = PS_OK;
     ps_mutex_lock(&reducer->run_mutex);
     bool share = reducer->threads > 1 && n > 1 && count >= reducer->bound;
-    if (share && !reducer->started) {
-        status = start_helpers(reducer);
+    if (share && !reducer->started && start_helpers(reducer) != PS_OK) {
+        share = false; /* no thread to be had: the caller sums alone */
     }
-    if (status == PS_OK) {
-        if (share) {
-            share_run(reducer, &run);
-        } else {
-            (void)work(&run, reducer->scratch);
-        }
-        status = (enum ps_status)atomic_load(&run.status);
+    if (share) {
+        share_run(reducer, &run);
+    } else {
+        (void)work(&run, reducer->scratch);
     }
+    enum ps_status status = (enum ps_status)atomic_load(&run.status);
     atomic_store(&reducer->last_threads, share ? reducer->threads : 1);
     ps_mutex_unlock(&reducer->run_mutex);
     return status;
