@@ -45,7 +45,8 @@ static enum ps_status read_tensors(struct penstock_request *request,
     for (size_t i = 0; i < count; i++) {
         int dtype;
         struct ps_shape shape;
-        PS_TRY(penstock_read_tensor(&tensors[i], &dtype, &shape, &data_out[i], err));
+        const penstock_tensor *tensor = tensors != NULL ? &tensors[i] : NULL;
+        PS_TRY(penstock_read_tensor(tensor, &dtype, &shape, &data_out[i], err));
         uint64_t elements = (uint64_t)ps_shape_count(&shape);
         if (request->kv.count == 0) {
             request->kv.dtype = dtype;

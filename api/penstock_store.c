@@ -83,8 +83,9 @@ int penstock_init_many(penstock_store *store, const penstock_key *keys,
     for (size_t i = 0; i < count && status == PS_OK; i++) {
         void *data = NULL;
         inits[i].key = (struct ps_key){.number = keys[i].number, .name = keys[i].name};
-        status = penstock_read_tensor(&values[i], &inits[i].dtype, &inits[i].shape, &data,
-                                      &err);
+        const penstock_tensor *value = values != NULL ? &values[i] : NULL;
+        status =
+            penstock_read_tensor(value, &inits[i].dtype, &inits[i].shape, &data, &err);
         inits[i].data = data;
     }
     if (status == PS_OK) {

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/node.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 /* The lock 'state' is held for some hundred nanoseconds; a try costs about ten. */
@@ -219,6 +220,10 @@ void ps_threaded_complete(struct ps_block *block, enum ps_status status, const c
         return;
     }
     block->state = PS_BLOCK_QUEUED; /* a second completion is refused from here on */
+    char words[PS_ERROR_TEXT_BYTES] = "";
+    if (status != PS_OK && text != NULL) { /* it may lie in what 'release' frees */
+        (void)snprintf(words, sizeof(words), "%s", text);
+    }
     if (block->release != NULL) {
         ps_threaded_unlock(engine);
         block->release(block->arg);
@@ -229,7 +234,7 @@ void ps_threaded_complete(struct ps_block *block, enum ps_status status, const c
     if (status != PS_OK) {
         failure = block->failure != NULL
                       ? block->failure
-                      : ps_failure_make(engine, block->name, status, text);
+                      : ps_failure_make(engine, block->name, status, words);
     }
     finish(engine, block, failure);
     ps_threaded_unlock(engine);
