@@ -479,7 +479,8 @@ static void program_abandon(struct cluster *cluster, struct ps_node *node, uint3
     struct ps_shape shape = PS_SHAPE(2);
     struct ps_kvstore *store = store_open(node, "dist_sync", NULL);
     store_init(store, PS_KEY(0), PS_F32, &shape, 0);
-    assert_int_equal(ps_kvstore_barrier(store, &err), PS_OK); /* nobody is still in init */
+    assert_int_equal(ps_kvstore_barrier(store, &err),
+                     PS_OK); /* nobody is still in init */
     if (index == 0) {
         (void)ps_error_set(&err, PS_EFULL, "the disk is full");
         ps_kvstore_abandon(store, &err);
