@@ -272,6 +272,39 @@ static void case_043_two_stores_in_one_process_are_apart(void **state)
     run_alone(program_two_stores, 2);
 }
 
+static void program_half_first(struct cluster *cluster, struct ps_node *node,
+                               uint32_t index, void *arg)
+{
+    PS_UNUSED(cluster);
+    PS_UNUSED(index);
+    PS_UNUSED(arg);
+    struct ps_error err = {.status = PS_OK};
+    struct ps_shape shape = PS_SHAPE(5);
+    struct ps_kvstore *store = store_open(node, sync_type(), NULL);
+    store_init(store, PS_KEY(4), PS_F16, &shape, 1);
+    assert_int_equal(store_push(store, PS_KEY(4), PS_F16, 5, 0.25, &err), PS_OK);
+    store_expect(store, PS_KEY(4), PS_F16, 5, 0.25); /* no optimizer, no f32 master */
+    assert_int_equal(
+        ps_kvstore_set_optimizer(store, "sgd", "learning_rate=0.0001", true, &err),
+        PS_OK);
+    for (int i = 0; i < 10; i++) { /* below half's resolution; the master adds them up */
+        assert_int_equal(store_push(store, PS_KEY(4), PS_F16, 5, 1, &err), PS_OK);
+    }
+    double got = 0;
+    assert_int_equal(store_pull(store, PS_KEY(4), PS_F16, 5, &got, &err), PS_OK);
+    assert_true(fabs(got - 0.249) < 2e-4);
+    ps_kvstore_destroy(store);
+}
+
+static void
+case_035_halves_before_and_after_an_optimizer_are_the_same_every_run(void **state)
+{
+    PS_UNUSED(state);
+    for (int run = 0; run < 3; run++) {
+        run_alone(program_half_first, 1);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -281,6 +314,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(case_039_the_learning_rate_changes_live),
         cmocka_unit_test(momentum_follows_the_golden_values),
         cmocka_unit_test(devices_are_summed_and_all_get_the_value),
+        cmocka_unit_test(
+            case_035_halves_before_and_after_an_optimizer_are_the_same_every_run),
         cmocka_unit_test(case_043_two_stores_in_one_process_are_apart),
     };
     if (argc != 2) {
