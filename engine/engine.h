@@ -32,6 +32,7 @@ struct ps_engine;
 struct ps_var;
 struct ps_engine_call;
 struct ps_device;
+struct ps_stream;
 
 /* Where an operation runs and a tensor lies. */
 enum ps_context_kind { PS_CONTEXT_CPU, PS_CONTEXT_GPU, PS_CONTEXT_KIND_COUNT };
@@ -73,7 +74,7 @@ enum ps_engine_op_kind {
 struct ps_run {
     struct ps_engine *engine;
     struct ps_context context;
-    void *stream;                    /* the device lane's; NULL on a CPU */
+    struct ps_stream *stream;        /* the device lane's; NULL on a CPU */
     const struct ps_error *upstream; /* only for 'no_skip': the error of a variable it
                                         needs, else NULL; borrows until return */
 };
@@ -101,6 +102,7 @@ struct ps_engine_op {
     struct ps_context context;
     enum ps_engine_op_kind kind;
     int priority;   /* higher first */
+    bool symbolic;  /* an operator of a network: what PROFILER_MODE 0 records */
     bool no_skip;   /* runs even when a variable carries an error; sees run->upstream */
     bool unbounded; /* does not wait for room (ENGINE_MAX_INFLIGHT): for pushes from a
                        loop's handler.  Pushes from inside operations never wait either */
@@ -165,6 +167,24 @@ PS_MUST_CHECK enum ps_status
 ps_engine_call_push(struct ps_engine_call *call); /* errors as ps_engine_push */
 /* Pushes already made still run.  NULL is fine. */
 void ps_engine_call_destroy(struct ps_engine_call *call);
+
+/* A captured segment: the pushes of some prepared operations, in this order, resolved
+ * once and replayed.  A replay is what pushing them one by one would be: every variable
+ * is granted when its first operation in the segment can have it and handed on when its
+ * last one is done, so what follows or precedes overlaps with it; inside, operations
+ * count down to each other without queues.  Two replays may be in flight.  An operation
+ * may stand in the array more than once.  The calls must outlive the segment.  Errors:
+ * PS_EINVAL (none; of another engine), PS_ENOMEM. */
+struct ps_segment;
+PS_MUST_CHECK enum ps_status ps_segment_create(struct ps_engine *engine,
+                                               struct ps_engine_call *const *calls,
+                                               size_t count,
+                                               struct ps_segment **segment_out);
+/* As pushing every call, atomically: no other push comes between.  Errors as
+ * ps_engine_push; all or nothing. */
+PS_MUST_CHECK enum ps_status ps_segment_push(struct ps_segment *segment);
+/* Replays already pushed still run.  NULL is fine. */
+void ps_segment_destroy(struct ps_segment *segment);
 
 /* Ends an asynchronous operation, exactly once, from any thread.  'text' (may be NULL)
  * is copied when 'status' is an error.  Never waits. */

@@ -111,7 +111,7 @@ bool ps_device_is_host(const struct ps_device *device)
 }
 
 enum ps_status ps_device_copy(struct ps_device *to, void *to_ptr, struct ps_device *from,
-                              const void *from_ptr, size_t size, void *stream)
+                              const void *from_ptr, size_t size, struct ps_stream *stream)
 {
     /* the device that is not the host knows how to reach its own memory */
     struct ps_device *owner = to->ops->host ? from : to;
@@ -121,7 +121,7 @@ enum ps_status ps_device_copy(struct ps_device *to, void *to_ptr, struct ps_devi
     return owner->ops->copy(owner, to_ptr, from_ptr, size, stream);
 }
 
-enum ps_status ps_device_sync(struct ps_device *device, void *stream)
+enum ps_status ps_device_sync(struct ps_device *device, struct ps_stream *stream)
 {
     return device->ops->sync(device, stream);
 }

@@ -37,8 +37,9 @@ bool ps_device_is_host(const struct ps_device *device);
  * order of 'stream' otherwise.  Ranges must not overlap. */
 PS_MUST_CHECK enum ps_status ps_device_copy(struct ps_device *to, void *to_ptr,
                                             struct ps_device *from, const void *from_ptr,
-                                            size_t size, void *stream);
+                                            size_t size, struct ps_stream *stream);
 /* Waits until 'stream' (NULL: everything) is done. */
-PS_MUST_CHECK enum ps_status ps_device_sync(struct ps_device *device, void *stream);
+PS_MUST_CHECK enum ps_status ps_device_sync(struct ps_device *device,
+                                            struct ps_stream *stream);
 
 #endif

@@ -32,7 +32,7 @@ static void cpu_free(struct ps_device *device, void *ptr, size_t size)
 }
 
 static enum ps_status cpu_copy(struct ps_device *device, void *to, const void *from,
-                               size_t size, void *stream)
+                               size_t size, struct ps_stream *stream)
 {
     PS_UNUSED(device);
     PS_UNUSED(stream);
@@ -40,7 +40,7 @@ static enum ps_status cpu_copy(struct ps_device *device, void *to, const void *f
     return PS_OK;
 }
 
-static enum ps_status cpu_sync(struct ps_device *device, void *stream)
+static enum ps_status cpu_sync(struct ps_device *device, struct ps_stream *stream)
 {
     PS_UNUSED(device); /* every call is complete when it returns */
     PS_UNUSED(stream);

@@ -27,8 +27,8 @@ struct ps_device_ops {
     void (*free)(struct ps_device *device, void *ptr, size_t size);
     /* One of 'to' and 'from' is 'device', the other is it too or a host device. */
     enum ps_status (*copy)(struct ps_device *device, void *to, const void *from,
-                           size_t size, void *stream);
-    enum ps_status (*sync)(struct ps_device *device, void *stream);
+                           size_t size, struct ps_stream *stream);
+    enum ps_status (*sync)(struct ps_device *device, struct ps_stream *stream);
 };
 
 struct ps_device {

@@ -6,12 +6,13 @@
  * has a number of its own; variables are nodes with one entry.  Lists live in the arena.
  * Private to this folder.  Threads: one at a time.
  *
- * Places for later passes: mirror rewrites the graph between autograd and planning;
- * placement sets a context for each node before planning; bulk cuts the node list into
- * segments after it. */
+ * The passes, in their order: infer, autograd, place, mirror, plan memory, bulk, run; one
+ * file each.  Nodes [0, forward_count) are run by forward, the rest by backward; a
+ * FORWARD node of the second part computes an earlier one again ('mirror_of'). */
 #ifndef PENSTOCK_ENGINE_GRAPH_GRAPH_IR_H
 #define PENSTOCK_ENGINE_GRAPH_GRAPH_IR_H
 
+#include "engine/engine.h"
 #include "engine/graph/arena.h"
 #include "engine/graph/symbol_node.h"
 
@@ -24,7 +25,8 @@ enum ps_node_kind {
     PS_NODE_FORWARD,   /* an operator */
     PS_NODE_BACKWARD,  /* its gradients: output i is the gradient of input i */
     PS_NODE_SUM,       /* output = sum of the inputs; one input: a copy */
-    PS_NODE_ZERO       /* output = 0 */
+    PS_NODE_ZERO,      /* output = 0 */
+    PS_NODE_COPY       /* output = input, from another device to this node's */
 };
 
 /* What an input of a backward node is to its operator. */
@@ -39,8 +41,12 @@ struct ps_graph_node {
     const struct ps_op *op;        /* FORWARD, BACKWARD */
     const struct ps_sym_node *sym; /* VARIABLE, FORWARD */
     uint32_t forward;              /* BACKWARD: the node it differentiates */
-    uint32_t *inputs;              /* entries; FORWARD: inputs, then auxiliary states */
-    struct ps_slot *slots;         /* BACKWARD: one per input */
+    uint32_t mirror_of; /* FORWARD: the node that it computes again, with the same random
+                           numbers and without touching auxiliary states; PS_NO_INDEX for
+                           every other node */
+    struct ps_context context; /* where it runs and its outputs lie */
+    uint32_t *inputs;          /* entries; FORWARD: inputs, then auxiliary states */
+    struct ps_slot *slots;     /* BACKWARD: one per input */
     uint32_t input_count;
     uint32_t first_entry, output_count;
 };
@@ -84,6 +90,12 @@ void ps_graph_fini(struct ps_graph *graph);
 PS_MUST_CHECK enum ps_status ps_graph_add(struct ps_graph *graph, enum ps_node_kind kind,
                                           const char *name, size_t input_count,
                                           size_t output_count, uint32_t *node_out);
+
+/* Puts the nodes into a new order: order[i] is the node that comes i-th, every node once,
+ * producers before consumers, the first 'forward_count' of them run by forward.  Node
+ * numbers follow everywhere in the graph; entry numbers stay.  Errors: PS_ENOMEM. */
+PS_MUST_CHECK enum ps_status
+ps_graph_reorder(struct ps_graph *graph, const uint32_t *order, size_t forward_count);
 
 /* ---- inference over the forward nodes ---- */
 
