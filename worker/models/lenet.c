@@ -2,7 +2,7 @@
  * units). */
 #include "worker/models/models.h"
 
-struct ps_symbol *ps_model_lenet(struct ps_builder *b, int classes)
+struct ps_symbol *ps_model_lenet(struct ps_builder *b, const struct ps_model_size *size)
 {
     struct ps_symbol *x = ps_builder_variable(b, "data");
     x = ps_builder_op(b, "Convolution", "conv1", "kernel=(5,5) num_filter=20", x);
@@ -20,6 +20,6 @@ struct ps_symbol *ps_model_lenet(struct ps_builder *b, int classes)
     x = ps_builder_op(b, "Activation", "tanh3", "act_type=tanh", x);
 
     x = ps_builder_op(b, "FullyConnected", "fc2",
-                      ps_builder_text(b, "num_hidden=%d", classes), x);
+                      ps_builder_text(b, "num_hidden=%d", size->classes), x);
     return ps_builder_op(b, "SoftmaxOutput", "softmax", NULL, x);
 }

@@ -1,27 +1,60 @@
-/* The networks that `penstock train --network` knows, each as its paper's table.
- * Inputs: data [N,1,rows,columns] f32 in [0,1], softmax_label [N] f32.  Output:
- * probabilities [N,K]. Threads: any. */
+/* The networks that Penstock knows by name, each as its paper's table.
+ *
+ * A network is a symbol with the inputs "data" and "softmax_label" (and initial states
+ * where it is recurrent) and probabilities as its output.  Networks on images take data
+ * [N,C,H,W] f32 and label [N]; the LSTM takes data [N,T], label [N,T].  Threads: any. */
 #ifndef PENSTOCK_WORKER_MODELS_MODELS_H
 #define PENSTOCK_WORKER_MODELS_MODELS_H
 
 #include "engine/graph/symbol.h"
 
+/* What may be chosen of a network; 0: its paper's value. */
+struct ps_model_size {
+    int classes; /* outputs; of a language model the vocabulary */
+    int steps;   /* time steps of a recurrent network, which others have not */
+};
+
 struct ps_model {
     const char *name;
-    /* Writes the network down; 'classes' outputs. */
-    struct ps_symbol *(*build)(struct ps_builder *builder, int classes);
+    /* Writes the network down; nothing of 'size' is 0 that the network has. */
+    struct ps_symbol *(*build)(struct ps_builder *builder,
+                               const struct ps_model_size *size);
+    struct ps_shape sample;        /* data of one sample; recurrent: steps in front */
+    struct ps_model_size size;     /* of the paper, steps 0: not recurrent */
+    int state_layers, state_units; /* recurrent: l<i>_init_c, l<i>_init_h [N,units] */
+    bool train;                    /* `penstock train` has data for it */
 };
 
 /* Ends with a model whose name is NULL. */
 extern const struct ps_model ps_models[];
 
-/* Errors of both: PS_EINVAL (unknown, with the nearest name). */
+/* By name, in any case.  Errors: PS_EINVAL (unknown, with the nearest name). */
+PS_MUST_CHECK enum ps_status
+ps_model_find(const char *name, const struct ps_model **model_out, struct ps_error *err);
+/* The same for `penstock train`: PS_EINVAL also for what it has no data for. */
 PS_MUST_CHECK enum ps_status ps_model_check(const char *name, struct ps_error *err);
+
+/* Gives '*symbol_out'.  Errors: PS_EINVAL (unknown network; steps of a network that has
+ * none), PS_ENOMEM. */
 PS_MUST_CHECK enum ps_status ps_model_build(const char *name, int classes,
                                             struct ps_symbol **symbol_out,
                                             struct ps_error *err);
+PS_MUST_CHECK enum ps_status ps_model_build_sized(const struct ps_model *model,
+                                                  const struct ps_model_size *size,
+                                                  struct ps_symbol **symbol_out,
+                                                  struct ps_error *err);
 
-struct ps_symbol *ps_model_mlp(struct ps_builder *b, int classes);
-struct ps_symbol *ps_model_lenet(struct ps_builder *b, int classes);
+/* Shapes of a batch's inputs: all that inference needs.  The names live as long as the
+ * program.  Returns how many were written. */
+#define PS_MODEL_INPUTS_MAX 8
+size_t ps_model_inputs(const struct ps_model *model, const struct ps_model_size *size,
+                       int64_t batch, struct ps_named_shape inputs[PS_MODEL_INPUTS_MAX]);
+
+struct ps_symbol *ps_model_mlp(struct ps_builder *b, const struct ps_model_size *size);
+struct ps_symbol *ps_model_lenet(struct ps_builder *b, const struct ps_model_size *size);
+struct ps_symbol *ps_model_resnet_18(struct ps_builder *b,
+                                     const struct ps_model_size *size);
+struct ps_symbol *ps_model_resnet_50(struct ps_builder *b,
+                                     const struct ps_model_size *size);
 
 #endif
