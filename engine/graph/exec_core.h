@@ -13,7 +13,7 @@
 
 #include "engine/graph/executor.h"
 #include "engine/graph/graph_ir.h"
-#include "engine/graph/plan_memory.h"
+#include "engine/graph/plan_graph.h"
 
 #include <stdatomic.h>
 
@@ -94,10 +94,6 @@ PS_MUST_CHECK enum ps_status ps_exec_make_memory(struct ps_exec_core *core,
                                                  const struct ps_exec_inputs *inputs,
                                                  const struct ps_exec_core *shared,
                                                  struct ps_error *err);
-/* plan_graph.c: lays the graph's values out. */
-PS_MUST_CHECK enum ps_status ps_graph_plan(struct ps_graph *graph, bool inplace,
-                                           size_t match_range,
-                                           struct ps_memory_plan *plan_out);
 /* exec_kernel.c: prepares the operators' kernels and the workspace. */
 PS_MUST_CHECK enum ps_status ps_exec_make_kernels(struct ps_exec_core *core,
                                                   struct ps_error *err);

@@ -27,8 +27,10 @@ static enum ps_status make_plan(struct ps_exec_core *core)
     struct ps_bind_options *options = &core->options;
     bool none = options->plan == PS_PLAN_NONE;
     size_t range = none ? 0 : (size_t)options->match_range;
-    PS_TRY(
-        ps_graph_plan(&core->graph, !none && options->inplace != 0, range, &core->plan));
+    struct ps_graph_plan_options plan = {.inplace = !none && options->inplace != 0,
+                                         .identity = core->differentiates,
+                                         .match_range = range};
+    PS_TRY(ps_graph_plan(&core->graph, &plan, &core->plan));
     core->plan_kind = none ? PS_PLAN_NONE : PS_PLAN_BLOCKS;
     bool made = core->plan.offset_bytes > 0;
     if (made && (options->plan == PS_PLAN_OFFSETS ||

@@ -1,9 +1,13 @@
 /* Blocks: a group takes a block that an earlier one freed, or a new one.
  *
- * A free block of F bytes may serve a request of q bytes iff floor(q/R) <= F <= q*R.
- * Preferred is the smallest F >= q, else the largest F < q, which then grows to q.  R is
- * swept over 1, 2, 4, ... up to the limit, and the limit itself; the fewest bytes win,
- * the smaller range where equal.  R = 0: freed blocks are not used again. */
+ * A free block of F bytes may serve a request of q bytes on its device, by a step of the
+ * colour that freed it, iff floor(q/R) <= F <= q*R.  Preferred is the smallest F >= q,
+ * else the largest F < q, which then grows to q.  R is swept over 1, 2, 4, ... up to the
+ * limit, and the limit itself; the fewest bytes win, the smaller range where equal.
+ * R = 0: freed blocks are not used again.
+ *
+ * Scratch lies beside: one workspace for each device and scratch colour, as large as its
+ * largest user asks. */
 #include "engine/graph/plan_memory.h"
 
 #include "base/util.h"
@@ -15,10 +19,19 @@
 struct trial {
     uint32_t *block; /* per group */
     size_t *bytes;   /* per block */
+    uint32_t *device;
+    uint32_t *colour; /* of the step that freed it */
     size_t block_count;
     uint32_t *free_blocks; /* in the order they were freed */
     size_t free_count;
     size_t total;
+};
+
+/* What a group asks for. */
+struct request {
+    size_t bytes, low, high; /* a free block of [low, high] bytes may serve */
+    uint32_t device, colour;
+    bool reuse;
 };
 
 /* Groups by the step at which they begin and end: the first of each list and the next. */
@@ -34,29 +47,34 @@ static void take(struct trial *trial, size_t at)
             (trial->free_count - at) * sizeof(trial->free_blocks[0]));
 }
 
-static uint32_t request(struct trial *trial, size_t need, size_t range)
+static bool serves(const struct trial *trial, const struct request *request,
+                   uint32_t block)
 {
-    size_t low = range == 0 ? 0 : need / range;
-    size_t high = need;
-    if (!ps_mul_size(need, range, &high)) {
-        high = SIZE_MAX;
-    }
-    size_t best = SIZE_MAX;
-    for (size_t i = 0; range > 0 && i < trial->free_count; i++) {
-        size_t size = trial->bytes[trial->free_blocks[i]];
-        if (size < low || size > high) {
+    return trial->device[block] == request->device &&
+           trial->colour[block] == request->colour &&
+           trial->bytes[block] >= request->low && trial->bytes[block] <= request->high;
+}
+
+static uint32_t serve(struct trial *trial, const struct request *request)
+{
+    size_t best = SIZE_MAX, have = 0, need = request->bytes;
+    for (size_t i = 0; request->reuse && i < trial->free_count; i++) {
+        uint32_t block = trial->free_blocks[i];
+        size_t size = trial->bytes[block];
+        if (!serves(trial, request, block)) {
             continue;
         }
-        size_t have = best == SIZE_MAX ? 0 : trial->bytes[trial->free_blocks[best]];
         bool fits = size >= need, had = have >= need;
         if (best == SIZE_MAX || (fits && (!had || size < have)) ||
             (!fits && !had && size > have)) {
             best = i;
+            have = size;
         }
     }
     if (best == SIZE_MAX) {
         uint32_t made = (uint32_t)trial->block_count++;
         trial->bytes[made] = need;
+        trial->device[made] = request->device;
         return made;
     }
     uint32_t block = trial->free_blocks[best];
@@ -65,9 +83,26 @@ static uint32_t request(struct trial *trial, size_t need, size_t range)
     return block;
 }
 
+static struct request request_of(const struct ps_plan_input *input,
+                                 const struct ps_plan_group *group, size_t range)
+{
+    struct request request = {.bytes = group->bytes,
+                              .low = range == 0 ? 0 : group->bytes / range,
+                              .high = SIZE_MAX,
+                              .device = group->device,
+                              .colour = input->steps[group->first].colour,
+                              .reuse = range > 0};
+    size_t high;
+    if (ps_mul_size(group->bytes, range, &high)) {
+        request.high = high;
+    }
+    return request;
+}
+
 /* The groups that begin at one step, largest first, in the order of their numbers where
  * equal: lists are short, so a selection in place. */
-static void place_starts(struct trial *trial, const struct ps_memory_plan *plan,
+static void place_starts(struct trial *trial, const struct ps_plan_input *input,
+                         const struct ps_memory_plan *plan,
                          const struct schedule *schedule, size_t step, size_t range)
 {
     for (;;) {
@@ -83,7 +118,8 @@ static void place_starts(struct trial *trial, const struct ps_memory_plan *plan,
         if (largest == PS_PLAN_NOWHERE) {
             return;
         }
-        trial->block[largest] = request(trial, plan->groups[largest].bytes, range);
+        struct request request = request_of(input, &plan->groups[largest], range);
+        trial->block[largest] = serve(trial, &request);
     }
 }
 
@@ -94,9 +130,10 @@ static void run_trial(struct trial *trial, const struct ps_plan_input *input,
     trial->block_count = trial->free_count = trial->total = 0;
     memset(trial->block, 0xff, plan->group_count * sizeof(trial->block[0]));
     for (size_t s = 0; s < input->step_count; s++) {
-        place_starts(trial, plan, schedule, s, range);
+        place_starts(trial, input, plan, schedule, s, range);
         for (uint32_t g = schedule->ends[s]; g != PS_PLAN_NOWHERE;
              g = schedule->next_end[g]) {
+            trial->colour[trial->block[g]] = input->steps[s].colour;
             trial->free_blocks[trial->free_count++] = trial->block[g];
         }
     }
@@ -133,45 +170,114 @@ static void keep_best(struct ps_memory_plan *plan, const struct trial *trial,
     plan->total_bytes = trial->total;
     plan->block_count = trial->block_count;
     memcpy(plan->block_bytes, trial->bytes, trial->block_count * sizeof(size_t));
+    memcpy(plan->block_device, trial->device, trial->block_count * sizeof(uint32_t));
     for (size_t g = 0; g < plan->group_count; g++) {
         plan->groups[g].block = trial->block[g];
     }
 }
 
-enum ps_status ps_plan_blocks(const struct ps_plan_input *input,
-                              struct ps_memory_plan *plan)
+static void sweep(const struct ps_plan_input *input, struct ps_memory_plan *plan,
+                  struct trial *trial, const struct schedule *schedule)
+{
+    size_t limit = input->match_range;
+    bool once = input->effort != PS_EFFORT_FULL;
+    plan->match_range = SIZE_MAX; /* no trial yet */
+    for (size_t range = once ? limit : PS_MIN(limit, (size_t)1);; range *= 2) {
+        range = PS_MIN(range, limit);
+        run_trial(trial, input, plan, schedule, range);
+        keep_best(plan, trial, range);
+        if (range == limit) {
+            return;
+        }
+    }
+}
+
+static enum ps_status place_groups(const struct ps_plan_input *input,
+                                   struct ps_memory_plan *plan)
 {
     size_t groups = plan->group_count + 1, steps = input->step_count + 1;
     struct trial trial = {.block = calloc(groups, sizeof(uint32_t)),
                           .bytes = calloc(groups, sizeof(size_t)),
+                          .device = calloc(groups, sizeof(uint32_t)),
+                          .colour = calloc(groups, sizeof(uint32_t)),
                           .free_blocks = calloc(groups, sizeof(uint32_t))};
     struct schedule schedule = {.starts = calloc(steps, sizeof(uint32_t)),
                                 .ends = calloc(steps, sizeof(uint32_t)),
                                 .next_start = calloc(groups, sizeof(uint32_t)),
                                 .next_end = calloc(groups, sizeof(uint32_t))};
     enum ps_status status = PS_ENOMEM;
-    if (trial.block != NULL && trial.bytes != NULL && trial.free_blocks != NULL &&
-        schedule.starts != NULL && schedule.ends != NULL && schedule.next_start != NULL &&
+    if (trial.block != NULL && trial.bytes != NULL && trial.device != NULL &&
+        trial.colour != NULL && trial.free_blocks != NULL && schedule.starts != NULL &&
+        schedule.ends != NULL && schedule.next_start != NULL &&
         schedule.next_end != NULL) {
         status = PS_OK;
         fill_schedule(&schedule, input, plan);
-        plan->match_range = SIZE_MAX; /* no trial yet */
-        size_t limit = input->match_range;
-        for (size_t range = PS_MIN(limit, (size_t)1);; range *= 2) {
-            range = PS_MIN(range, limit);
-            run_trial(&trial, input, plan, &schedule, range);
-            keep_best(plan, &trial, range);
-            if (range == limit) {
-                break;
-            }
-        }
+        sweep(input, plan, &trial, &schedule);
     }
     free(schedule.next_end);
     free(schedule.next_start);
     free(schedule.ends);
     free(schedule.starts);
     free(trial.free_blocks);
+    free(trial.colour);
+    free(trial.device);
     free(trial.bytes);
     free(trial.block);
     return status;
+}
+
+/* ---- scratch ---- */
+
+static uint32_t find_workspace(struct ps_memory_plan *plan,
+                               const struct ps_plan_step *step)
+{
+    for (size_t w = 0; w < plan->workspace_count; w++) {
+        if (plan->workspaces[w].device == step->device &&
+            plan->workspaces[w].colour == step->scratch_colour) {
+            return (uint32_t)w;
+        }
+    }
+    plan->workspaces[plan->workspace_count] = (struct ps_plan_workspace){
+        .device = step->device, .colour = step->scratch_colour};
+    return (uint32_t)plan->workspace_count++;
+}
+
+static enum ps_status share_workspaces(const struct ps_plan_input *input,
+                                       struct ps_memory_plan *plan)
+{
+    size_t steps = input->step_count, users = 0;
+    for (size_t s = 0; s < steps; s++) {
+        users += input->steps[s].workspace_bytes > 0 ? 1 : 0;
+    }
+    plan->workspaces = calloc(users + 1, sizeof(plan->workspaces[0]));
+    plan->workspace_of = calloc(steps + 1, sizeof(uint32_t));
+    if (plan->workspaces == NULL || plan->workspace_of == NULL) {
+        return PS_ENOMEM;
+    }
+    for (size_t s = 0; s < steps; s++) {
+        const struct ps_plan_step *step = &input->steps[s];
+        plan->workspace_of[s] = PS_PLAN_NOWHERE;
+        if (step->workspace_bytes > 0) {
+            uint32_t w = find_workspace(plan, step);
+            plan->workspace_of[s] = w;
+            plan->workspaces[w].bytes =
+                PS_MAX(plan->workspaces[w].bytes, step->workspace_bytes);
+        }
+    }
+    for (size_t w = 0; w < plan->workspace_count; w++) {
+        plan->workspace_bytes += plan->workspaces[w].bytes;
+    }
+    return PS_OK;
+}
+
+enum ps_status ps_plan_blocks(const struct ps_plan_input *input,
+                              struct ps_memory_plan *plan)
+{
+    plan->block_bytes = calloc(plan->group_count + 1, sizeof(size_t));
+    plan->block_device = calloc(plan->group_count + 1, sizeof(uint32_t));
+    if (plan->block_bytes == NULL || plan->block_device == NULL) {
+        return PS_ENOMEM;
+    }
+    PS_TRY(place_groups(input, plan));
+    return share_workspaces(input, plan);
 }

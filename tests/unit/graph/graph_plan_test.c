@@ -261,7 +261,7 @@ static void make_random(struct random_input *random, uint64_t seed)
             uint64_t back = ps_rng_below(&rng, PS_MIN(s, 12u));
             uint32_t from = s - 1 - (uint32_t)back;
             random->reads[s][step->read_count++] = from;
-            random->pairs[s][step->pair_count++] = (struct ps_plan_pair){from, s};
+            random->pairs[s][step->pair_count++] = (struct ps_plan_pair){.from = from, .to = s};
         }
     }
     random->input = (struct ps_plan_input){.values = random->values,
