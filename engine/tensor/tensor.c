@@ -29,9 +29,8 @@ static enum ps_status measure(int dtype, const struct ps_shape *shape, int64_t *
 static void storage_free(void *arg)
 {
     struct ps_storage *storage = arg;
-    void *data = atomic_load_explicit(&storage->data, memory_order_acquire);
     if (storage->owned) {
-        ps_device_free(storage->device, data, storage->size_bytes);
+        ps_device_free_block(storage->device, &storage->block);
     } else if (storage->deleter != NULL) {
         storage->deleter(storage->deleter_arg);
     }
@@ -235,6 +234,11 @@ size_t ps_tensor_bytes(const struct ps_tensor *tensor)
     return tensor->size_bytes;
 }
 
+void ps_tensor_set_label(struct ps_tensor *tensor, const char *label)
+{
+    ps_device_label_block(tensor->storage->device, &tensor->storage->block, label);
+}
+
 bool ps_tensor_shares(const struct ps_tensor *a, const struct ps_tensor *b)
 {
     return a->storage == b->storage;
@@ -243,30 +247,68 @@ bool ps_tensor_shares(const struct ps_tensor *a, const struct ps_tensor *b)
 /* ---- inside an operation ---- */
 
 /* The storage's memory, taken now if this is the first use.  Readers of a tensor that
- * nobody wrote may come here at the same time: one of them wins. */
+ * nobody wrote may come here at the same time: the block is filled once. */
 static void *storage_data(struct ps_storage *storage)
 {
-    /* acquire pairs with the winner's release */
+    /* acquire pairs with the release below */
     void *data = atomic_load_explicit(&storage->data, memory_order_acquire);
     if (data != NULL || !storage->owned) {
         return data;
     }
-    void *fresh;
-    if (ps_device_alloc(storage->device, storage->size_bytes, &fresh) != PS_OK) {
+    if (ps_device_alloc_block(storage->device, storage->size_bytes, &storage->block) !=
+        PS_OK) {
         return NULL;
     }
-    if (!atomic_compare_exchange_strong_explicit(
-            &storage->data, &data, fresh, memory_order_acq_rel, memory_order_acquire)) {
-        ps_device_free(storage->device, fresh, storage->size_bytes);
-        return data;
-    }
-    return fresh;
+    data = storage->block.ptr;
+    atomic_store_explicit(&storage->data, data, memory_order_release);
+    return data;
 }
 
 void *ps_tensor_data(struct ps_tensor *tensor)
 {
     char *data = tensor->size_bytes > 0 ? storage_data(tensor->storage) : NULL;
     return data != NULL ? data + tensor->offset_bytes : NULL;
+}
+
+/* Whether work in the context of 'run' may use the storage's memory. */
+static bool reaches(const struct ps_run *run, const struct ps_storage *storage)
+{
+    struct ps_context context = ps_device_context(storage->device);
+    struct ps_device *device;
+    if (run->context.kind != context.kind) {
+        return false;
+    }
+    if (context.kind == PS_CONTEXT_CPU || context.id == run->context.id) {
+        return true;
+    }
+    return ps_engine_device(run->engine, run->context, &device, NULL) == PS_OK &&
+           ps_device_peer_enabled(device, storage->device);
+}
+
+void *ps_tensor_address(struct ps_tensor *tensor, const struct ps_run *run)
+{
+    if (!reaches(run, tensor->storage)) {
+        return NULL;
+    }
+    ps_stream_enter(run->stream);
+    return ps_device_address(tensor->storage->device, ps_tensor_data(tensor));
+}
+
+enum ps_status ps_tensor_no_address(struct ps_tensor *tensor, const struct ps_run *run,
+                                    struct ps_error *err)
+{
+    char here[PS_CONTEXT_TEXT_BYTES], there[PS_CONTEXT_TEXT_BYTES];
+    if (!reaches(run, tensor->storage)) {
+        return ps_error_set(err, PS_EPERM, "work on %s cannot use a tensor of %s",
+                            ps_context_text(run->context, here),
+                            ps_context_text(ps_tensor_context(tensor), there));
+    }
+    return ps_tensor_no_memory(tensor, err);
+}
+
+enum ps_status ps_tensor_no_memory(struct ps_tensor *tensor, struct ps_error *err)
+{
+    return ps_device_no_memory(tensor->storage->device, tensor->storage->size_bytes, err);
 }
 
 enum ps_status ps_tensor_view(struct ps_tensor *tensor, struct ps_view *view_out)

@@ -4,8 +4,8 @@
  * a created tensor is taken from the device's pool when the first operation that touches
  * it starts, and goes back when the last tensor over it is released and every operation
  * pushed so far has ended; so run-ahead costs no memory.  A tensor's address is asked for
- * inside an operation (ps_tensor_data, ps_tensor_view), never kept: storage may move
- * between operations.  Rows are contiguous, in C order.
+ * inside an operation (ps_tensor_address), never kept: storage may move between
+ * operations.  Rows are contiguous, in C order.
  *
  * Threads: any; what the bytes hold is ordered by the variable.  Errors of the
  * asynchronous calls come out at the next wait (ps_tensor_wait, ps_tensor_read). */
@@ -60,12 +60,28 @@ struct ps_var *ps_tensor_var(const struct ps_tensor *tensor); /* lives as its st
 int64_t ps_tensor_count(const struct ps_tensor *tensor);      /* elements */
 size_t ps_tensor_bytes(const struct ps_tensor *tensor);
 bool ps_tensor_shares(const struct ps_tensor *a, const struct ps_tensor *b); /* storage */
+/* Names its storage in messages about memory; 'label' is copied and may be cut. */
+void ps_tensor_set_label(struct ps_tensor *tensor, const char *label);
 
 /* ---- inside an operation that named the tensor's variable ---- */
-/* The address of the first element; NULL when there is no memory (the op then returns
- * PS_ENOMEM) or no element. */
+/* The address of the first element for a kernel that 'run' runs: run->context names the
+ * device that dereferences it.  What was submitted to run->stream before is performed
+ * first, where the device's kernels run on the calling processor.  NULL when there is no
+ * element or no memory, or when that device cannot reach the tensor's: a CPU a GPU's, a
+ * GPU a CPU's, a GPU that of a peer that is not enabled (ps_tensor_no_address says it).
+ */
+void *ps_tensor_address(struct ps_tensor *tensor, const struct ps_run *run);
+/* Why ps_tensor_address gave NULL for a tensor with elements: PS_EPERM, or as
+ * ps_tensor_no_memory. */
+enum ps_status ps_tensor_no_address(struct ps_tensor *tensor, const struct ps_run *run,
+                                    struct ps_error *err);
+/* The address in the device's own terms: for ps_device_copy, and for the host's
+ * processors when the tensor is a CPU's.  NULL when there is no memory (the op then
+ * returns ps_tensor_no_memory) or no element. */
 void *ps_tensor_data(struct ps_tensor *tensor);
-/* The kernels' view of it.  Errors: PS_ENOMEM. */
+/* PS_ENOMEM with what the device holds and for whom. */
+enum ps_status ps_tensor_no_memory(struct ps_tensor *tensor, struct ps_error *err);
+/* The kernels' view of it with that address.  Errors: PS_ENOMEM. */
 PS_MUST_CHECK enum ps_status ps_tensor_view(struct ps_tensor *tensor,
                                             struct ps_view *view_out);
 

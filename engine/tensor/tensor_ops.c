@@ -1,6 +1,7 @@
 /* Operations that every tensor has: copy in and out, copy, fill.  All are pushes; those
  * that return a result wait for a variable of their own. */
 #include "base/util.h"
+#include "engine/device/device.h"
 #include "engine/tensor/tensor_private.h"
 
 #include <math.h>
@@ -33,14 +34,18 @@ static enum ps_status host_copy_run(void *arg, const struct ps_run *run,
     const struct host_copy *copy = arg;
     struct ps_device *device = copy->tensor->storage->device;
     size_t size = copy->tensor->size_bytes;
+    struct ps_device *host;
     void *data = ps_tensor_data(copy->tensor);
     if (data == NULL && size > 0) {
-        return ps_error_set(err, PS_ENOMEM, "no memory for a tensor of %zu bytes", size);
+        return ps_tensor_no_memory(copy->tensor, err);
     }
-    void *to = copy->to_host ? copy->host : data;
-    const void *from = copy->to_host ? data : copy->host;
-    PS_TRY(ps_device_copy(device, to, device, from, size, run->stream));
-    return ps_device_sync(device, run->stream);
+    PS_TRY(ps_engine_device(run->engine, PS_CPU(0), &host, err));
+    if (copy->to_host) {
+        PS_TRY(ps_device_copy(host, copy->host, device, data, size, run->stream));
+    } else {
+        PS_TRY(ps_device_copy(device, data, host, copy->host, size, run->stream));
+    }
+    return ps_stream_sync(run->stream);
 }
 
 /* Pushes the copy and waits for it: 'done' is a variable that the copy writes, so that
@@ -109,7 +114,7 @@ static enum ps_status copy_run(void *arg, const struct ps_run *run, struct ps_er
     void *to = ps_tensor_data(copy->to);
     const void *from = ps_tensor_data(copy->from);
     if (size > 0 && (to == NULL || from == NULL)) {
-        return ps_error_set(err, PS_ENOMEM, "no memory for a tensor of %zu bytes", size);
+        return ps_tensor_no_memory(to == NULL ? copy->to : copy->from, err);
     }
     if (to == from) {
         return PS_OK;
@@ -225,14 +230,12 @@ static enum ps_status fill_run(void *arg, const struct ps_run *run, struct ps_er
     const struct fill_arg *fill = arg;
     struct ps_tensor *tensor = fill->tensor;
     unsigned char element[8];
-    PS_UNUSED(run);
-    void *data = ps_tensor_data(tensor);
+    void *data = ps_tensor_address(tensor, run);
     if (tensor->size_bytes == 0) {
         return PS_OK;
     }
     if (data == NULL) {
-        return ps_error_set(err, PS_ENOMEM, "no memory for a tensor of %zu bytes",
-                            tensor->size_bytes);
+        return ps_tensor_no_address(tensor, run, err);
     }
     convert(fill->value, tensor->dtype, element);
     if (element[0] == 0 &&
@@ -253,9 +256,6 @@ static void fill_release(void *arg)
 
 enum ps_status ps_tensor_fill(struct ps_tensor *tensor, double value)
 {
-    if (!ps_device_is_host(tensor->storage->device)) {
-        return PS_EUNSUPPORTED;
-    }
     struct fill_arg *fill = malloc(sizeof(*fill));
     if (fill == NULL) {
         return PS_ENOMEM;

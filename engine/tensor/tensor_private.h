@@ -14,7 +14,8 @@ struct ps_storage {
     struct ps_var *var;
     size_t size_bytes;
     _Atomic(void *) data; /* NULL until the first operation asks, when 'owned' */
-    bool owned;           /* memory of the device's pool */
+    bool owned;           /* memory of the device's pool: 'block' */
+    struct ps_device_block block;
     void (*deleter)(void *arg);
     void *deleter_arg;
 };

@@ -47,7 +47,8 @@ static int setup(void **state)
 {
     PS_UNUSED(state);
     source = (struct source){.limit_bytes = SIZE_MAX};
-    struct ps_pool_source functions = {source_alloc, source_free, &source};
+    struct ps_pool_source functions = {
+        .alloc = source_alloc, .free = source_free, .owner = &source};
     ps_device_pool_init(&pool, &functions, (size_t)64 << 20);
     return 0;
 }
