@@ -1,10 +1,9 @@
-/* The engine operations of an executor, prepared once: for each node the views of its
- * kernel, the variables that it reads and writes, and the call that pushes it.
+/* What each node of an executor runs, prepared once: the views of its kernel and the
+ * variables that it reads and writes.  exec_batch.c makes engine operations of them.
  *
  * Values of one block share its tensor and so its variable: what the plan's reuse hides,
  * the engine orders.  An operator that only hands its input's bytes on (Reshape, Flatten)
- * and was given the same place has nothing to run.  Bulk segments, several nodes in one
- * engine operation, have their place here. */
+ * and was given the same place has nothing to run. */
 #include "engine/graph/exec_core.h"
 
 #include <stdlib.h>
@@ -53,47 +52,40 @@ static void writes(struct wiring *wiring, const struct ps_exec_views *views)
     }
 }
 
-static void release_core(void *arg)
+static enum ps_status keep_list(struct ps_exec_core *core, struct ps_var **from,
+                                size_t count, struct ps_var ***out)
 {
-    ps_exec_core_release(((struct ps_exec_op *)arg)->core);
+    *out = ps_arena_calloc(&core->graph.arena, count, sizeof(struct ps_var *));
+    if (*out == NULL) {
+        return PS_ENOMEM;
+    }
+    memcpy(*out, from, count * sizeof(from[0]));
+    return PS_OK;
 }
 
-/* Makes the call; 'fields' has name, run and context. */
-static enum ps_status make_call(struct ps_exec_op *op, const struct wiring *wiring,
-                                enum ps_status (*run)(void *, const struct ps_run *,
+/* The node runs 'run' on what was wired. */
+static enum ps_status finish_op(struct ps_exec_op *op, const struct wiring *wiring,
+                                enum ps_status (*run)(struct ps_exec_op *,
+                                                      const struct ps_run *,
                                                       struct ps_error *))
 {
-    struct ps_exec_core *core = op->core;
-    struct ps_engine_op fields = {.name = op->node->name,
-                                  .run = run,
-                                  .arg = op,
-                                  .release = release_core,
-                                  .reads = wiring->reads,
-                                  .read_count = wiring->read_count,
-                                  .writes = wiring->writes,
-                                  .write_count = wiring->write_count,
-                                  .context = core->options.context,
-                                  .kind = PS_ENGINE_NORMAL};
-    /* relaxed: the creator holds a reference */
-    atomic_fetch_add_explicit(&core->refs, 1, memory_order_relaxed);
-    enum ps_status status =
-        ps_engine_call_create(core->options.engine, &fields, &op->call);
-    if (status != PS_OK) {
-        atomic_fetch_sub_explicit(&core->refs, 1, memory_order_relaxed);
-    }
-    return status;
+    PS_TRY(keep_list(op->core, wiring->reads, wiring->read_count, &op->reads));
+    PS_TRY(keep_list(op->core, wiring->writes, wiring->write_count, &op->writes));
+    op->read_count = (uint32_t)wiring->read_count;
+    op->write_count = (uint32_t)wiring->write_count;
+    op->run = run;
+    return PS_OK;
 }
 
 /* Scratch and the kernel's own order. */
-static void share_kernel(const struct ps_exec_core *core, struct wiring *wiring,
-                         uint32_t forward, bool backward)
+static void share_kernel(struct ps_exec_op *op, struct wiring *wiring)
 {
-    const struct ps_exec_kernel *kernel = &core->kernels[forward];
-    if (ps_op_plan_workspace(kernel->plan, backward) > 0) {
-        wiring->writes[wiring->write_count++] = ps_tensor_var(core->workspace);
+    op->workspace = op->core->workspace_of[op->node - op->core->graph.nodes];
+    if (op->workspace != NULL) {
+        wiring->writes[wiring->write_count++] = ps_tensor_var(op->workspace);
     }
-    if (kernel->order != NULL) {
-        wiring->writes[wiring->write_count++] = kernel->order;
+    if (op->kernel->order != NULL) {
+        wiring->writes[wiring->write_count++] = op->kernel->order;
     }
 }
 
@@ -137,22 +129,24 @@ static enum ps_status build_forward(struct ps_exec_core *core, uint32_t n, bool 
     for (uint32_t i = 0; i < node->output_count; i++) {
         set_view(core, &op->out, i, node->first_entry + i, true);
     }
-    op->plan = core->kernels[n].plan;
+    uint32_t original = node->mirror_of == PS_NO_INDEX ? n : node->mirror_of;
+    op->kernel = &core->kernels[original];
     op->training = training;
-    op->stream = n;
+    op->recomputes = original != n;
+    op->stream = core->graph.nodes[original].origin;
     if (hands_on(core, node)) {
         return PS_OK;
     }
     uint32_t flags = ps_op_flags(ps_op_definition(node->op));
     reads(wiring, &op->in);
-    if (training && (flags & PS_OP_MUTATES_AUX) != 0) {
+    if (training && !op->recomputes && (flags & PS_OP_MUTATES_AUX) != 0) {
         writes(wiring, &op->aux);
     } else {
         reads(wiring, &op->aux);
     }
     writes(wiring, &op->out);
-    share_kernel(core, wiring, n, false);
-    return make_call(op, wiring, ps_exec_run_forward);
+    share_kernel(op, wiring);
+    return finish_op(op, wiring, ps_exec_run_forward);
 }
 
 static enum ps_grad_req request_of(const struct ps_exec_core *core,
@@ -225,8 +219,7 @@ static enum ps_status build_backward(struct ps_exec_core *core,
     bool any;
     PS_TRY(build_requests(core, inputs, op, &any));
     PS_TRY(backward_views(core, op));
-    op->plan = core->kernels[op->node->forward].plan;
-    op->training = true;
+    op->kernel = &core->kernels[op->node->forward];
     if (!any || hands_on(core, op->node)) {
         return PS_OK;
     }
@@ -235,8 +228,8 @@ static enum ps_status build_backward(struct ps_exec_core *core,
     reads(wiring, &op->aux);
     reads(wiring, &op->out_grad);
     writes(wiring, &op->in_grad);
-    share_kernel(core, wiring, op->node->forward, true);
-    return make_call(op, wiring, ps_exec_run_backward);
+    share_kernel(op, wiring);
+    return finish_op(op, wiring, ps_exec_run_backward);
 }
 
 static enum ps_status build_sum(struct ps_exec_core *core,
@@ -254,8 +247,48 @@ static enum ps_status build_sum(struct ps_exec_core *core,
     set_view(core, &op->out, 0, node->first_entry, true);
     reads(wiring, &op->in);
     writes(wiring, &op->out);
-    return make_call(op, wiring,
-                     node->kind == PS_NODE_SUM ? ps_exec_run_sum : ps_exec_run_zero);
+    return finish_op(op, wiring,
+                     node->kind == PS_NODE_SUM    ? ps_exec_run_sum
+                     : node->kind == PS_NODE_ZERO ? ps_exec_run_zero
+                                                  : ps_exec_run_copy);
+}
+
+/* ---- the order of one kernel's users ---- */
+
+/* A backward that reads an output of its forward is put in order with the next forward by
+ * that output's variable; any other could run beside it. */
+static bool ordered_by_data(const struct ps_graph *graph,
+                            const struct ps_graph_node *backward)
+{
+    for (uint32_t i = 0; i < backward->input_count; i++) {
+        if (backward->slots[i].kind == PS_SLOT_OUTPUT &&
+            graph->entries[backward->inputs[i]].node == backward->forward) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A forward's kernel gets a variable of its own where another node uses it too and their
+ * data does not put them in order. */
+static enum ps_status make_orders(struct ps_exec_core *core)
+{
+    const struct ps_graph *graph = &core->graph;
+    if (ps_engine_type(core->options.engine) == PS_ENGINE_NAIVE) {
+        return PS_OK; /* runs in the order of the pushes */
+    }
+    for (size_t n = graph->forward_count; n < graph->node_count; n++) {
+        const struct ps_graph_node *node = &graph->nodes[n];
+        uint32_t forward = node->kind == PS_NODE_BACKWARD  ? node->forward
+                           : node->kind == PS_NODE_FORWARD ? node->mirror_of
+                                                           : PS_NO_INDEX;
+        if (forward == PS_NO_INDEX || core->kernels[forward].order != NULL ||
+            (node->kind == PS_NODE_BACKWARD && ordered_by_data(graph, node))) {
+            continue;
+        }
+        PS_TRY(ps_var_create(core->options.engine, &core->kernels[forward].order));
+    }
+    return PS_OK;
 }
 
 /* ---- all ---- */
@@ -277,7 +310,8 @@ static enum ps_status build_node(struct ps_exec_core *core,
     case PS_NODE_FORWARD:
         PS_TRY(build_forward(core, n, core->differentiates || differs_in_inference(node),
                              op, wiring));
-        if (op->call == NULL || !differs_in_inference(node)) {
+        if (n >= core->graph.forward_count || op->run == NULL ||
+            !differs_in_inference(node)) {
             return PS_OK;
         }
         wiring->read_count = wiring->write_count = 0;
@@ -286,6 +320,7 @@ static enum ps_status build_node(struct ps_exec_core *core,
         return build_backward(core, inputs, op, wiring);
     case PS_NODE_SUM:
     case PS_NODE_ZERO:
+    case PS_NODE_COPY:
         return build_sum(core, inputs, op, wiring);
     default:
         return PS_OK;
@@ -313,10 +348,10 @@ enum ps_status ps_exec_make_ops(struct ps_exec_core *core,
                             .writes = calloc(most, sizeof(struct ps_var *))};
     core->ops = calloc(graph->node_count + 1, sizeof(core->ops[0]));
     core->inference = calloc(graph->forward_count + 1, sizeof(core->inference[0]));
-    enum ps_status status = PS_OK;
-    if (wiring.reads == NULL || wiring.writes == NULL || core->ops == NULL ||
-        core->inference == NULL) {
-        status = PS_ENOMEM;
+    enum ps_status status = PS_ENOMEM;
+    if (wiring.reads != NULL && wiring.writes != NULL && core->ops != NULL &&
+        core->inference != NULL) {
+        status = make_orders(core);
     }
     for (uint32_t n = 0; n < graph->node_count && status == PS_OK; n++) {
         core->ops[n].core = core;

@@ -5,7 +5,8 @@
  * the executor is gone.  An operation's own fields are touched only by its runs, which
  * the variables it writes put in order.
  *
- *   bind -> ps_exec_core_create -> [ plan -> tensors -> kernel plans -> operations ]
+ *   bind -> ps_exec_core_create: differentiate, place, kernel plans, mirror, memory plan
+ *           and tensors, bulk and operations
  *
  * Threads: built by the executor's thread; operations run on the engine's. */
 #ifndef PENSTOCK_ENGINE_GRAPH_EXEC_CORE_H
@@ -27,47 +28,89 @@ struct ps_exec_views {
     uint32_t count;
 };
 
-/* A node's kernel plan, shared by its forward and backward operations.  Only one of them
- * may run at a time: where their data does not put them in order, 'order' does. */
+/* A forward node's kernel plan, shared by its forward and backward operations and by the
+ * nodes that compute it again.  Only one of them may run at a time: where their data does
+ * not put them in order, 'order' does. */
 struct ps_exec_kernel {
     struct ps_op_plan *plan;
     struct ps_var *order; /* NULL: not needed */
+    uint64_t steps;       /* forward runs with training: only its operations touch it */
 };
 
-/* One engine operation. */
+/* One node, ready to run. */
 struct ps_exec_op {
     struct ps_exec_core *core;
     const struct ps_graph_node *node;
-    struct ps_op_plan *plan; /* FORWARD, BACKWARD */
+    /* NULL: nothing to run */
+    enum ps_status (*run)(struct ps_exec_op *op, const struct ps_run *run,
+                          struct ps_error *err);
+    struct ps_exec_kernel *kernel; /* FORWARD, BACKWARD */
     struct ps_exec_views in, out, aux, out_grad, in_grad;
-    enum ps_grad_req *reqs; /* BACKWARD: per input; SUM, ZERO: of the output */
-    bool training;
+    struct ps_tensor *workspace; /* borrows from the core; NULL: none */
+    enum ps_grad_req *reqs;      /* BACKWARD: per input; SUM, ZERO: of the output */
+    bool training;               /* FORWARD */
+    bool recomputes;             /* FORWARD: it has mirror_of */
     uint64_t stream;             /* FORWARD: of the random numbers, without the step */
-    uint64_t runs;               /* FORWARD with training: steps so far */
-    struct ps_engine_call *call; /* NULL: nothing to push */
+    struct ps_var **reads, **writes; /* in the arena; may name one twice */
+    uint32_t read_count, write_count;
+};
+
+/* One engine operation: one or more nodes, run one after the other. */
+struct ps_exec_batch {
+    struct ps_exec_core *core;
+    struct ps_exec_op **ops; /* in the arena */
+    uint32_t count;
+    const char *name; /* of the node, or "[a,b,...]" */
+    struct ps_engine_call *call;
+};
+
+/* What one run pushes. */
+enum ps_exec_part_kind {
+    PS_PART_TRAINING,  /* forward with training */
+    PS_PART_INFERENCE, /* forward without */
+    PS_PART_BACKWARD,
+    PS_PART_COUNT
+};
+struct ps_exec_part {
+    struct ps_exec_batch *batches;
+    struct ps_engine_call **calls; /* of the batches, for the segment */
+    size_t count;
+    struct ps_segment *segment; /* NULL: pushed one by one */
+    uint64_t runs;
 };
 
 struct ps_exec_core {
     _Atomic uint32_t refs;
-    struct ps_bind_options options; /* 'shared' is NULL; threads are decided */
+    struct ps_bind_options options; /* all is decided, 'shared' is NULL, what it points at
+                                       is in the graph's arena */
     struct ps_graph graph;
-    struct ps_memory_plan plan;
+    struct ps_memory_plan plan;  /* a step for each node */
     enum ps_plan_kind plan_kind; /* used */
-    size_t internal_bytes;
+    size_t internal_bytes, workspace_bytes, peak_bytes;
     bool differentiates;
+    size_t copy_count, mirrored_count;
+    size_t bulk_limit; /* most operators in one engine operation */
 
     struct ps_tensor **entries; /* per graph entry; NULL: has no memory */
     struct ps_tensor **blocks;  /* by block, or [0] the arena and one per kept group */
     size_t block_count;
     struct ps_tensor **pool; /* all internal memory, reused blocks of 'shared' too */
     size_t pool_count;
-    struct ps_tensor *workspace;
-    size_t workspace_bytes;
-    struct ps_exec_kernel *kernels; /* per forward node */
+    struct ps_tensor **workspaces; /* each retained */
+    size_t workspace_count;
+    struct ps_tensor **workspace_of; /* per node: borrows from 'workspaces'; NULL: none */
+    const uint32_t *colour_of; /* per node: of the memory plan, in the arena; NULL: one */
+    struct ps_exec_kernel *kernels; /* per forward node; these keep their numbers from
+                                       here on */
 
     struct ps_exec_op *ops;       /* per node */
-    struct ps_exec_op *inference; /* per forward node: where a run without training is a
-                                     different operation; call NULL otherwise */
+    struct ps_exec_op *inference; /* per forward node: where a run without training is
+                                     different; 'run' is NULL otherwise */
+    uint32_t *steps; /* the nodes of operators, in the arena: what is asked for */
+    size_t step_count;
+    uint32_t *operation_of; /* per node, in the arena: its batch in a training step */
+    struct ps_exec_part parts[PS_PART_COUNT];
+    struct ps_exec_part single[PS_PART_COUNT]; /* every node by itself: for a monitor */
 };
 
 /* What binding knows before the core is built. */
@@ -89,25 +132,42 @@ void ps_exec_core_release(struct ps_exec_core *core); /* NULL is fine */
 /* Ends the prepared operations; the core goes with the last push. */
 void ps_exec_core_close(struct ps_exec_core *core);
 
-/* exec_memory.c: plans and makes the tensors of all entries. */
+/* exec_kernel.c: prepares the operators' kernels. */
+PS_MUST_CHECK enum ps_status ps_exec_make_kernels(struct ps_exec_core *core,
+                                                  struct ps_error *err);
+PS_MUST_CHECK enum ps_status ps_exec_make_workspaces(struct ps_exec_core *core);
+/* exec_memory.c: plans and makes the tensors of all entries, and the workspaces. */
 PS_MUST_CHECK enum ps_status ps_exec_make_memory(struct ps_exec_core *core,
                                                  const struct ps_exec_inputs *inputs,
                                                  const struct ps_exec_core *shared,
                                                  struct ps_error *err);
-/* exec_kernel.c: prepares the operators' kernels and the workspace. */
-PS_MUST_CHECK enum ps_status ps_exec_make_kernels(struct ps_exec_core *core,
-                                                  struct ps_error *err);
-/* exec_build.c: the engine operations. */
+/* exec_build.c: what each node runs, on what. */
 PS_MUST_CHECK enum ps_status ps_exec_make_ops(struct ps_exec_core *core,
                                               const struct ps_exec_inputs *inputs,
                                               struct ps_error *err);
+/* exec_batch.c: the engine operations, as bulk decides or (single) one for each node. */
+PS_MUST_CHECK enum ps_status ps_exec_make_parts(struct ps_exec_core *core, bool single,
+                                                struct ps_error *err);
+void ps_exec_parts_close(struct ps_exec_part *parts); /* PS_PART_COUNT of them */
+/* Pushes operation i of a part. */
+PS_MUST_CHECK enum ps_status ps_exec_push_batch(const struct ps_exec_part *part, size_t i,
+                                                struct ps_error *err);
+/* Pushes one part: by its captured segment where there is one. */
+PS_MUST_CHECK enum ps_status ps_exec_push_part(struct ps_exec_core *core,
+                                               struct ps_exec_part *part,
+                                               struct ps_error *err);
 /* exec_run.c: what the engine calls. */
-enum ps_status ps_exec_run_forward(void *arg, const struct ps_run *run,
+enum ps_status ps_exec_run_batch(void *arg, const struct ps_run *run,
+                                 struct ps_error *err);
+enum ps_status ps_exec_run_forward(struct ps_exec_op *op, const struct ps_run *run,
                                    struct ps_error *err);
-enum ps_status ps_exec_run_backward(void *arg, const struct ps_run *run,
+enum ps_status ps_exec_run_backward(struct ps_exec_op *op, const struct ps_run *run,
                                     struct ps_error *err);
-enum ps_status ps_exec_run_sum(void *arg, const struct ps_run *run, struct ps_error *err);
-enum ps_status ps_exec_run_zero(void *arg, const struct ps_run *run,
+enum ps_status ps_exec_run_sum(struct ps_exec_op *op, const struct ps_run *run,
+                               struct ps_error *err);
+enum ps_status ps_exec_run_zero(struct ps_exec_op *op, const struct ps_run *run,
+                                struct ps_error *err);
+enum ps_status ps_exec_run_copy(struct ps_exec_op *op, const struct ps_run *run,
                                 struct ps_error *err);
 
 struct ps_executor {
@@ -115,7 +175,9 @@ struct ps_executor {
     struct ps_names argument_names, auxiliary_names;
     struct ps_tensor **arguments, **gradients, **auxiliaries; /* each retained */
     enum ps_grad_req *reqs;
-    bool backward_due; /* a forward with training ran since the last backward */
+    bool backward_due;     /* a forward with training ran since the last backward */
+    ps_monitor_fn monitor; /* NULL: none */
+    void *monitor_arg;
     uint64_t reshapes; /* executors made from this one: each gets a seed of its own */
 };
 

@@ -18,20 +18,6 @@ static const struct ps_graph_node *find_backward(const struct ps_graph *graph, u
     return NULL;
 }
 
-/* A backward that reads an output of its forward is put in order with the next forward by
- * that output's variable; any other could run beside it. */
-static bool ordered_by_data(const struct ps_graph *graph,
-                            const struct ps_graph_node *backward)
-{
-    for (uint32_t i = 0; i < backward->input_count; i++) {
-        if (backward->slots[i].kind == PS_SLOT_OUTPUT &&
-            graph->entries[backward->inputs[i]].node == backward->forward) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static enum ps_status prepare(struct ps_exec_core *core, const struct ps_graph_node *node,
                               struct ps_op_plan **plan_out, struct ps_error *err)
 {
@@ -75,11 +61,7 @@ static enum ps_status make_kernel(struct ps_exec_core *core, uint32_t n,
     }
     core->workspace_bytes =
         PS_MAX(core->workspace_bytes, ps_op_plan_workspace(kernel->plan, true));
-    if (ps_engine_type(core->options.engine) == PS_ENGINE_NAIVE ||
-        ordered_by_data(&core->graph, backward)) {
-        return PS_OK;
-    }
-    return ps_var_create(core->options.engine, &kernel->order);
+    return PS_OK;
 }
 
 enum ps_status ps_exec_make_kernels(struct ps_exec_core *core, struct ps_error *err)
@@ -94,10 +76,38 @@ enum ps_status ps_exec_make_kernels(struct ps_exec_core *core, struct ps_error *
             PS_TRY(make_kernel(core, n, err));
         }
     }
+    return PS_OK;
+}
+
+static size_t scratch_of(const struct ps_exec_core *core, size_t n)
+{
+    const struct ps_graph_node *node = &core->graph.nodes[n];
+    if (node->kind == PS_NODE_BACKWARD) {
+        return ps_op_plan_workspace(core->kernels[node->forward].plan, true);
+    }
+    if (node->kind != PS_NODE_FORWARD) {
+        return 0;
+    }
+    size_t original = node->mirror_of == PS_NO_INDEX ? n : node->mirror_of;
+    return ps_op_plan_workspace(core->kernels[original].plan, false);
+}
+
+enum ps_status ps_exec_make_workspaces(struct ps_exec_core *core)
+{
+    core->workspaces = calloc(1, sizeof(core->workspaces[0]));
+    core->workspace_of = calloc(core->graph.node_count + 1, sizeof(struct ps_tensor *));
+    if (core->workspaces == NULL || core->workspace_of == NULL) {
+        return PS_ENOMEM;
+    }
     if (core->workspace_bytes == 0) {
         return PS_OK;
     }
     struct ps_shape shape = PS_SHAPE((int64_t)core->workspace_bytes);
-    return ps_tensor_create(core->options.engine, core->options.context, PS_U8, &shape,
-                            &core->workspace);
+    PS_TRY(ps_tensor_create(core->options.engine, core->options.context, PS_U8, &shape,
+                            &core->workspaces[0]));
+    core->workspace_count = 1;
+    for (size_t n = 0; n < core->graph.node_count; n++) {
+        core->workspace_of[n] = scratch_of(core, n) > 0 ? core->workspaces[0] : NULL;
+    }
+    return PS_OK;
 }

@@ -1,73 +1,98 @@
-/* What the engine runs: an operator forward, an operator backward, a sum of gradients, a
- * zero.  Addresses are asked for at each run; nothing is allocated.  Runs on a device's
- * lane thread, one run of an operation at a time. */
+/* What the engine runs: some nodes, one after the other, each an operator forward or
+ * backward, a sum of gradients, a zero, a copy from another device.  Addresses are asked
+ * for at each run; nothing is allocated.  Runs on a device's lane thread, one run of an
+ * operation at a time. */
 #include "engine/graph/exec_core.h"
 
+#include "engine/device/device.h"
 #include "kernels/reduce.h"
 
 #include <string.h>
 
-/* Fills the addresses of the views that are given. */
-static enum ps_status locate(struct ps_exec_views *views, struct ps_error *err)
+enum ps_status ps_exec_run_batch(void *arg, const struct ps_run *run,
+                                 struct ps_error *err)
 {
-    for (uint32_t i = 0; i < views->count; i++) {
-        struct ps_tensor *tensor = views->tensors[i];
-        if (tensor == NULL) {
-            continue;
-        }
-        views->views[i].data = ps_tensor_data(tensor);
-        if (views->views[i].data == NULL && ps_tensor_bytes(tensor) > 0) {
-            return ps_error_set(err, PS_ENOMEM, "no memory for a tensor of %zu bytes",
-                                ps_tensor_bytes(tensor));
+    const struct ps_exec_batch *batch = arg;
+    if (batch->count == 1) {
+        return batch->ops[0]->run(batch->ops[0], run, err);
+    }
+    for (uint32_t i = 0; i < batch->count; i++) {
+        struct ps_error why = {0};
+        enum ps_status status = batch->ops[i]->run(batch->ops[i], run, &why);
+        if (status != PS_OK) {
+            return ps_graph_fail(batch->ops[i]->node, status, &why, err);
         }
     }
     return PS_OK;
 }
 
-static enum ps_status locate_workspace(const struct ps_exec_op *op, void **out,
+static enum ps_status locate_one(struct ps_tensor *tensor, const struct ps_run *run,
+                                 void **out, struct ps_error *err)
+{
+    PS_UNUSED(run);
+    *out = ps_tensor_data(tensor);
+    if (*out == NULL && ps_tensor_bytes(tensor) > 0) {
+        return ps_error_set(err, PS_ENOMEM, "no memory for a tensor of %zu bytes",
+                            ps_tensor_bytes(tensor));
+    }
+    return PS_OK;
+}
+
+/* Fills the addresses of the views that are given. */
+static enum ps_status locate(struct ps_exec_views *views, const struct ps_run *run,
+                             struct ps_error *err)
+{
+    for (uint32_t i = 0; i < views->count; i++) {
+        if (views->tensors[i] != NULL) {
+            PS_TRY(locate_one(views->tensors[i], run, &views->views[i].data, err));
+        }
+    }
+    return PS_OK;
+}
+
+static enum ps_status locate_workspace(const struct ps_exec_op *op,
+                                       const struct ps_run *run, void **out,
                                        struct ps_error *err)
 {
     *out = NULL;
-    if (op->core->workspace != NULL) {
-        *out = ps_tensor_data(op->core->workspace);
-        if (*out == NULL) {
-            return ps_error_set(err, PS_ENOMEM, "no memory for a workspace of %zu bytes",
-                                op->core->workspace_bytes);
-        }
-    }
-    return PS_OK;
+    return op->workspace == NULL ? PS_OK : locate_one(op->workspace, run, out, err);
 }
 
-enum ps_status ps_exec_run_forward(void *arg, const struct ps_run *run,
+/* The number of this run among the kernel's: neither the engine nor the lanes have a say
+ * in it.  A run that computes the last one again has that one's. */
+static uint64_t take_step(struct ps_exec_op *op)
+{
+    if (op->recomputes) {
+        return op->kernel->steps - 1;
+    }
+    return op->training ? op->kernel->steps++ : 0;
+}
+
+enum ps_status ps_exec_run_forward(struct ps_exec_op *op, const struct ps_run *run,
                                    struct ps_error *err)
 {
-    struct ps_exec_op *op = arg;
-    PS_UNUSED(run);
-    PS_TRY(locate(&op->in, err));
-    PS_TRY(locate(&op->out, err));
-    PS_TRY(locate(&op->aux, err));
-    /* the step's numbers: neither the engine nor the lanes have a say in them */
-    uint64_t step = op->training ? op->runs++ : 0;
+    PS_TRY(locate(&op->in, run, err));
+    PS_TRY(locate(&op->out, run, err));
+    PS_TRY(locate(&op->aux, run, err));
     struct ps_op_run kernel = {.in = op->in.views,
                                .out = op->out.views,
                                .aux = op->aux.count > 0 ? op->aux.views : NULL,
                                .seed = op->core->options.seed,
-                               .stream = op->stream + (step << 24),
-                               .training = op->training};
-    PS_TRY(locate_workspace(op, &kernel.workspace, err));
-    return ps_op_forward(op->plan, &kernel, err);
+                               .stream = op->stream + (take_step(op) << 24),
+                               .training = op->training,
+                               .keep_aux = op->recomputes};
+    PS_TRY(locate_workspace(op, run, &kernel.workspace, err));
+    return ps_op_forward(op->kernel->plan, &kernel, err);
 }
 
-enum ps_status ps_exec_run_backward(void *arg, const struct ps_run *run,
+enum ps_status ps_exec_run_backward(struct ps_exec_op *op, const struct ps_run *run,
                                     struct ps_error *err)
 {
-    struct ps_exec_op *op = arg;
-    PS_UNUSED(run);
-    PS_TRY(locate(&op->in, err));
-    PS_TRY(locate(&op->out, err));
-    PS_TRY(locate(&op->aux, err));
-    PS_TRY(locate(&op->out_grad, err));
-    PS_TRY(locate(&op->in_grad, err));
+    PS_TRY(locate(&op->in, run, err));
+    PS_TRY(locate(&op->out, run, err));
+    PS_TRY(locate(&op->aux, run, err));
+    PS_TRY(locate(&op->out_grad, run, err));
+    PS_TRY(locate(&op->in_grad, run, err));
     struct ps_op_run kernel = {.in = op->in.views,
                                .out = op->out.views,
                                .aux = op->aux.count > 0 ? op->aux.views : NULL,
@@ -75,20 +100,19 @@ enum ps_status ps_exec_run_backward(void *arg, const struct ps_run *run,
                                .in_grad = op->in_grad.views,
                                .req = op->reqs,
                                .training = true};
-    PS_TRY(locate_workspace(op, &kernel.workspace, err));
-    return ps_op_backward(op->plan, &kernel, err);
+    PS_TRY(locate_workspace(op, run, &kernel.workspace, err));
+    return ps_op_backward(op->kernel->plan, &kernel, err);
 }
 
 /* Elements summed at a time: accumulators stay in the nearest cache, and all terms are
  * read before the output, which may be one of them, is written. */
 enum { SUM_BLOCK = 1024 };
 
-enum ps_status ps_exec_run_sum(void *arg, const struct ps_run *run, struct ps_error *err)
+enum ps_status ps_exec_run_sum(struct ps_exec_op *op, const struct ps_run *run,
+                               struct ps_error *err)
 {
-    struct ps_exec_op *op = arg;
-    PS_UNUSED(run);
-    PS_TRY(locate(&op->in, err));
-    PS_TRY(locate(&op->out, err));
+    PS_TRY(locate(&op->in, run, err));
+    PS_TRY(locate(&op->out, run, err));
     double sum[SUM_BLOCK]; /* as wide as the widest accumulator */
     const struct ps_view *out = &op->out.views[0];
     size_t element = ps_dtype_size(out->dtype);
@@ -110,15 +134,31 @@ enum ps_status ps_exec_run_sum(void *arg, const struct ps_run *run, struct ps_er
     return PS_OK;
 }
 
-enum ps_status ps_exec_run_zero(void *arg, const struct ps_run *run, struct ps_error *err)
+enum ps_status ps_exec_run_zero(struct ps_exec_op *op, const struct ps_run *run,
+                                struct ps_error *err)
 {
-    struct ps_exec_op *op = arg;
-    PS_UNUSED(run);
-    PS_TRY(locate(&op->out, err));
+    PS_TRY(locate(&op->out, run, err));
     const struct ps_view *out = &op->out.views[0];
     size_t bytes = (size_t)ps_shape_count(&out->shape) * ps_dtype_size(out->dtype);
     if (bytes > 0) {
         memset(out->data, 0, bytes); /* all bits zero is 0 in every type we have */
     }
     return PS_OK;
+}
+
+/* Raw addresses: a copy knows both devices. */
+enum ps_status ps_exec_run_copy(struct ps_exec_op *op, const struct ps_run *run,
+                                struct ps_error *err)
+{
+    struct ps_tensor *from = op->in.tensors[0], *to = op->out.tensors[0];
+    size_t bytes = ps_tensor_bytes(to);
+    void *from_ptr = ps_tensor_data(from), *to_ptr = ps_tensor_data(to);
+    if (bytes > 0 && (from_ptr == NULL || to_ptr == NULL)) {
+        return ps_error_set(err, PS_ENOMEM, "no memory for a tensor of %zu bytes", bytes);
+    }
+    struct ps_device *from_device, *to_device;
+    struct ps_engine *engine = run->engine;
+    PS_TRY(ps_engine_device(engine, ps_tensor_context(from), &from_device, err));
+    PS_TRY(ps_engine_device(engine, ps_tensor_context(to), &to_device, err));
+    return ps_device_copy(to_device, to_ptr, from_device, from_ptr, bytes, run->stream);
 }

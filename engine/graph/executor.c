@@ -34,7 +34,8 @@ static enum ps_status take_variable(struct ps_graph *graph, uint32_t node,
     if (tensor == NULL) {
         return ps_error_set(err, PS_EINVAL, "%s: no tensor was given", name);
     }
-    if (!ps_context_equal(ps_tensor_context(tensor), options->context)) {
+    if (options->group_count == 0 &&
+        !ps_context_equal(ps_tensor_context(tensor), options->context)) {
         char have[PS_CONTEXT_TEXT_BYTES], want[PS_CONTEXT_TEXT_BYTES];
         return ps_error_set(err, PS_EINVAL, "%s: lies on %s, bound on %s", name,
                             ps_context_text(ps_tensor_context(tensor), have),
@@ -65,6 +66,14 @@ static enum ps_status take_gradient(const struct ps_graph *graph, size_t i,
                             "%s: a gradient is asked for, no tensor was "
                             "given for it",
                             node->name);
+    }
+    if (!ps_context_equal(ps_tensor_context(gradient),
+                          ps_tensor_context(arrays->arguments[i]))) {
+        char have[PS_CONTEXT_TEXT_BYTES], want[PS_CONTEXT_TEXT_BYTES];
+        return ps_error_set(
+            err, PS_EINVAL, "%s: gradient lies on %s, argument on %s", node->name,
+            ps_context_text(ps_tensor_context(gradient), have),
+            ps_context_text(ps_tensor_context(arrays->arguments[i]), want));
     }
     if (ps_tensor_dtype(gradient) != (enum ps_dtype)entry->dtype) {
         return ps_error_set(err, PS_EDTYPE, "%s: gradient is %s, argument %s", node->name,

@@ -1,10 +1,18 @@
-/* Executors: a symbol bound to tensors on one device, run forward and backward through
- * the engine.
+/* Executors: a symbol bound to tensors on one or several devices, run forward and
+ * backward through the engine.
  *
- * Binding infers shapes and types, derives the backward graph, plans the memory of
- * everything in between, prepares each operator's kernel and builds its engine operation,
- * once.  A run only pushes these; it allocates nothing and returns at once.  Reading a
- * tensor waits for it.
+ * Binding infers shapes and types, derives the backward graph, places the operators on
+ * devices, prepares each one's kernel, plans the memory of everything in between (with
+ * what is computed again, where that was asked for) and builds engine operations of one
+ * or more operators each, once.  A run only pushes these, as a captured segment; it
+ * allocates nothing and returns at once.  Reading a tensor waits for it.
+ *
+ * An engine operation of several operators ("bulk", named "[conv1,bn1,relu1]") starts
+ * when everything that one of them needs is there and ends as a unit: when one fails,
+ * those behind it in the operation do not run and all that the operation writes carries
+ * the error, which names the operator.  It runs on one thread of its device's lane: where
+ * a lane has several threads, parallel branches run side by side only with EXEC_NUM_TEMP
+ * above 1, which keeps branches of different colour apart, or without bulk.
  *
  * The gradient of an argument is written by the operation that computes it, into a
  * tensor with an engine variable of its own; an operation that reads that tensor (a
@@ -32,19 +40,38 @@ enum ps_plan_kind {
     PS_PLAN_NONE     /* every value has its own block; the reference */
 };
 
+/* Where the operators with the attribute ctx_group = 'name' run. */
+struct ps_context_group {
+    const char *name;
+    struct ps_context context;
+};
+
+/* What is -1 or NULL is decided by a setting, read at each bind. */
 struct ps_bind_options {
     struct ps_engine *engine;         /* keeps a borrow; its node has the settings */
     const struct ps_kernels *kernels; /* keeps a borrow */
-    struct ps_context context;
+    struct ps_context context; /* of what no group places; without groups, of everything,
+                                  given tensors too */
+    const struct ps_context_group *groups; /* NULL: one device; borrows until return */
+    size_t group_count;
     uint64_t seed;   /* of dropout; the same seed draws the same numbers on any engine */
     int devices;     /* executors computing side by side on this host's cores; 0 = 1 */
     int threads;     /* of one operator; 0: CPU_NNPACK_NTHREADS, else cores / devices */
     int match_range; /* -1: the setting EXEC_MATCH_RANGE */
     int inplace;     /* -1: the setting EXEC_ENABLE_INPLACE; 0, 1 */
+    int num_temp;    /* -1: the setting EXEC_NUM_TEMP, at most GPU_WORKER_NTHREADS */
+    int bulk;   /* -1: the settings EXEC_BULK_EXEC_*; 0 and 1: every operator by itself;
+                   n: at most n operators in one engine operation */
+    int mirror; /* -1: the setting BACKWARD_DO_MIRROR; 0, 1 */
+    const char *memonger; /* NULL: the setting MEMONGER; "": off; borrows until return */
+    int replay;           /* -1: steps are pushed as captured segments; 0: one by one */
+    bool plan_only; /* for asking only: nothing is filled, and running is PS_EPERM */
     enum ps_plan_kind plan;
     struct ps_executor
-        *shared; /* its internal memory is used where large enough; the two
-                    must not be run at the same time; borrows until return */
+        *shared; /* its pool of internal memory is used where large enough, and takes up
+                    what is new: executors of one pool, the largest bound first, need as
+                    much as that one.  They order themselves by what they share, but hold
+                    one's values only until another runs.  Borrows until return */
 };
 /* Settings decide; cpu(0), seed 0. */
 #define PS_BIND_OPTIONS(engine_, kernels_)           \
@@ -52,7 +79,11 @@ struct ps_bind_options {
                               .kernels = (kernels_), \
                               .context = PS_CPU(0),  \
                               .match_range = -1,     \
-                              .inplace = -1})
+                              .inplace = -1,         \
+                              .num_temp = -1,        \
+                              .bulk = -1,            \
+                              .mirror = -1,          \
+                              .replay = -1})
 
 /* ---- lifecycle ---- */
 
@@ -64,18 +95,25 @@ struct ps_bind_arrays {
     const enum ps_grad_req *reqs;       /* NULL: WRITE where there is a gradient */
     struct ps_tensor *const *auxiliaries;
 };
-/* Errors: PS_EINVAL (a missing tensor, another context, an op without a gradient on the
- * way to one), PS_ESHAPE, PS_EDTYPE (naming node or argument), PS_EUNSUPPORTED,
- * PS_ENOMEM. */
+/* With groups, arguments and auxiliary states lie where their tensors are, and a gradient
+ * must lie where its argument does; values are copied to the devices that need them.
+ * Errors: PS_EINVAL (a missing tensor, another context, auxiliary states on another
+ * device than their operator, an op without a gradient on the way to one), PS_ESHAPE,
+ * PS_EDTYPE (naming node or argument), PS_EUNSUPPORTED, PS_ENOMEM. */
 PS_MUST_CHECK enum ps_status ps_executor_bind(struct ps_symbol *symbol,
                                               const struct ps_bind_options *options,
                                               const struct ps_bind_arrays *arrays,
                                               struct ps_executor **executor_out,
                                               struct ps_error *err);
 
-/* Infers from what is known and makes every tensor, filled with zero.  Types that stay
- * unknown become f32.  Errors as ps_executor_bind; PS_ENOENT (a shape or type for an
+/* Infers from what is known and makes every tensor, filled with zero, each where the
+ * first operator that takes it runs (or its own ctx_group says).  Types that stay unknown
+ * become f32.  Errors as ps_executor_bind; PS_ENOENT (a shape or type for an
  * argument that is not there). */
+struct ps_named_req {
+    const char *name;
+    enum ps_grad_req req;
+};
 struct ps_simple_bind {
     const struct ps_named_shape *shapes;
     size_t shape_count;
@@ -84,6 +122,9 @@ struct ps_simple_bind {
     enum ps_grad_req req; /* of every argument ... */
     /* ... but these (NULL-terminated, or NULL): data, labels; unknown names do no harm */
     const char *const *no_gradient;
+    /* ... and these, each with its own.  PS_ENOENT for an unknown name. */
+    const struct ps_named_req *reqs;
+    size_t req_count;
 };
 PS_MUST_CHECK enum ps_status
 ps_executor_simple_bind(struct ps_symbol *symbol, const struct ps_bind_options *options,
@@ -116,6 +157,15 @@ PS_MUST_CHECK enum ps_status ps_executor_backward(struct ps_executor *executor,
                                                   struct ps_tensor *const *head_gradients,
                                                   struct ps_error *err);
 
+/* Called on the executor's thread for each output of each operator, forward and backward,
+ * as soon as that operator was pushed: 'name' is "<node>_<output>"; 'value' is borrowed
+ * until return, and reading it waits for it.  Memory is reused: what is not read at once
+ * is gone.  With a monitor every operator is pushed by itself. */
+typedef void (*ps_monitor_fn)(void *arg, const char *name, struct ps_tensor *value);
+/* From the next run on; NULL ends it.  Errors: PS_ENOMEM (it is then as before). */
+PS_MUST_CHECK enum ps_status ps_executor_set_monitor(struct ps_executor *executor,
+                                                     ps_monitor_fn fn, void *arg);
+
 /* ---- its tensors: borrowed from the executor ---- */
 
 size_t ps_executor_argument_count(const struct ps_executor *executor);
@@ -145,7 +195,13 @@ struct ps_symbol *ps_executor_symbol(const struct ps_executor *executor);
 
 struct ps_executor_memory {
     size_t internal_bytes;  /* between operators, as laid out (blocks or arena) */
-    size_t workspace_bytes; /* scratch that the operators share */
+    size_t workspace_bytes; /* scratch that the operators share, of all workspaces */
+    size_t peak_bytes;      /* internal and workspace, as planned */
+    size_t argument_bytes, gradient_bytes, auxiliary_bytes; /* given, or made by bind */
+    size_t operator_count;  /* that run, forward and backward */
+    size_t operation_count; /* engine operations that they became */
+    size_t mirrored_count;  /* operators that backward computes again */
+    size_t copy_count;      /* copies between devices */
     size_t block_count;     /* of the best plan with blocks ... */
     size_t block_bytes;     /* ... and their bytes */
     size_t offset_bytes;    /* of the plan with offsets; 0 when it was not made */
@@ -156,6 +212,26 @@ struct ps_executor_memory {
 };
 void ps_executor_memory(const struct ps_executor *executor,
                         struct ps_executor_memory *memory_out);
+
+/* One operator of a training step (of inference, without gradients), in the order in
+ * which they run. */
+struct ps_executor_step {
+    const char *name; /* of the node; lives as the executor */
+    const char *kind; /* the operator's name, "sum", "zero" or "copy" */
+    bool backward;    /* run by backward */
+    bool gradient;    /* computes gradients */
+    bool mirrored;    /* computes an earlier operator again */
+    bool nothing;     /* only hands its input on: is not run */
+    struct ps_context context;
+    size_t live_bytes;      /* values between operators that are alive meanwhile */
+    size_t workspace_bytes; /* its scratch */
+    size_t operation;       /* engine operation that it is part of, from 0 */
+};
+size_t ps_executor_step_count(const struct ps_executor *executor);
+/* Errors: PS_ERANGE. */
+PS_MUST_CHECK enum ps_status ps_executor_step(const struct ps_executor *executor,
+                                              size_t i,
+                                              struct ps_executor_step *step_out);
 /* Every operator with its entries and where they lie; ends with the lines
  * "Total <n> MB allocated" (MiB, truncated; as MXNet's) and "Total <n> TempSpace resource
  * requested". */

@@ -1,28 +1,100 @@
-/* Running: pushing the prepared operations, in node order. */
+/* Running: pushing the prepared operations, in node order, and telling a monitor. */
 #include "engine/graph/executor.h"
 
 #include "engine/graph/exec_core.h"
 
-static enum ps_status push(const struct ps_exec_op *op, struct ps_error *err)
+/* Tells the monitor of the outputs of node 'n'. */
+static enum ps_status report(const struct ps_executor *executor, uint32_t n,
+                             struct ps_error *err)
 {
-    if (op->call == NULL) {
-        return PS_OK;
+    const struct ps_exec_core *core = executor->core;
+    const struct ps_graph_node *node = &core->graph.nodes[n];
+    for (uint32_t i = 0; i < node->output_count; i++) {
+        struct ps_tensor *value = core->entries[node->first_entry + i];
+        if (value == NULL) {
+            continue; /* not computed */
+        }
+        struct ps_str name = {0};
+        if (node->kind == PS_NODE_FORWARD && node->sym != NULL) {
+            struct ps_sym_entry entry = {
+                .node = (struct ps_sym_node *)(uintptr_t)node->sym, .index = i};
+            ps_sym_entry_name(&entry, &name);
+        } else if (node->output_count == 1) {
+            ps_str_printf(&name, "%s_output", node->name);
+        } else {
+            ps_str_printf(&name, "%s_output%u", node->name, i);
+        }
+        if (name.failed) {
+            ps_str_fini(&name);
+            return ps_error_set(err, PS_ENOMEM, "%s: %s", node->name,
+                                ps_status_text(PS_ENOMEM));
+        }
+        executor->monitor(executor->monitor_arg, ps_str_text(&name), value);
+        ps_str_fini(&name);
     }
-    enum ps_status status = ps_engine_call_push(op->call);
-    return status == PS_OK ? PS_OK
-                           : ps_error_set(err, status, "%s: %s", op->node->name,
-                                          ps_status_text(status));
+    return PS_OK;
+}
+
+/* Every operator by itself, and the monitor after each. */
+static enum ps_status run_monitored(const struct ps_executor *executor,
+                                    enum ps_exec_part_kind kind, struct ps_error *err)
+{
+    const struct ps_exec_core *core = executor->core;
+    const struct ps_exec_part *part = &core->single[kind];
+    size_t forward = core->graph.forward_count;
+    size_t first = kind == PS_PART_BACKWARD ? forward : 0;
+    size_t end = kind == PS_PART_BACKWARD ? core->graph.node_count : forward;
+    size_t at = 0;
+    for (size_t n = first; n < end; n++) {
+        enum ps_node_kind node = core->graph.nodes[n].kind;
+        if (core->ops[n].run != NULL) {
+            PS_TRY(ps_exec_push_batch(part, at, err));
+            at++;
+        }
+        if (node != PS_NODE_VARIABLE && node != PS_NODE_HEAD_GRAD) {
+            PS_TRY(report(executor, (uint32_t)n, err));
+        }
+    }
+    return PS_OK;
+}
+
+static enum ps_status run_part(const struct ps_executor *executor,
+                               enum ps_exec_part_kind kind, struct ps_error *err)
+{
+    if (executor->monitor != NULL) {
+        return run_monitored(executor, kind, err);
+    }
+    return ps_exec_push_part(executor->core, &executor->core->parts[kind], err);
+}
+
+static enum ps_status check_runs(const struct ps_executor *executor, const char *what,
+                                 struct ps_error *err)
+{
+    return executor->core->options.plan_only
+               ? ps_error_set(err, PS_EPERM, "%s: bound with plan_only, for asking only",
+                              what)
+               : PS_OK;
+}
+
+enum ps_status ps_executor_set_monitor(struct ps_executor *executor, ps_monitor_fn fn,
+                                       void *arg)
+{
+    struct ps_exec_core *core = executor->core;
+    struct ps_error err = {0};
+    if (fn != NULL && core->single[PS_PART_TRAINING].batches == NULL) {
+        PS_TRY(ps_exec_make_parts(core, true, &err));
+    }
+    executor->monitor = fn;
+    executor->monitor_arg = arg;
+    return PS_OK;
 }
 
 enum ps_status ps_executor_forward(struct ps_executor *executor, bool training,
                                    struct ps_error *err)
 {
-    struct ps_exec_core *core = executor->core;
+    PS_TRY(check_runs(executor, "forward", err));
     executor->backward_due = false;
-    for (size_t n = 0; n < core->graph.forward_count; n++) {
-        const struct ps_exec_op *op = &core->inference[n];
-        PS_TRY(push(training || op->call == NULL ? &core->ops[n] : op, err));
-    }
+    PS_TRY(run_part(executor, training ? PS_PART_TRAINING : PS_PART_INFERENCE, err));
     executor->backward_due = training;
     return PS_OK;
 }
@@ -64,6 +136,7 @@ enum ps_status ps_executor_backward(struct ps_executor *executor,
                                     struct ps_error *err)
 {
     struct ps_exec_core *core = executor->core;
+    PS_TRY(check_runs(executor, "backward", err));
     if (!core->differentiates) {
         return ps_error_set(err, PS_EINVAL,
                             "backward: bound without any argument's gradient");
@@ -77,8 +150,5 @@ enum ps_status ps_executor_backward(struct ps_executor *executor,
             copy_head(core, i, head_gradients == NULL ? NULL : head_gradients[i], err));
     }
     executor->backward_due = false;
-    for (size_t n = core->graph.forward_count; n < core->graph.node_count; n++) {
-        PS_TRY(push(&core->ops[n], err));
-    }
-    return PS_OK;
+    return run_part(executor, PS_PART_BACKWARD, err);
 }

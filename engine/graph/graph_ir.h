@@ -44,6 +44,8 @@ struct ps_graph_node {
     uint32_t mirror_of; /* FORWARD: the node that it computes again, with the same random
                            numbers and without touching auxiliary states; PS_NO_INDEX for
                            every other node */
+    uint32_t origin; /* FORWARD of the symbol: its place in the symbol's order, whatever
+                        passes put before it: its random numbers go by it */
     struct ps_context context; /* where it runs and its outputs lie */
     uint32_t *inputs;          /* entries; FORWARD: inputs, then auxiliary states */
     struct ps_slot *slots;     /* BACKWARD: one per input */

@@ -27,6 +27,7 @@ enum ps_status ps_graph_add(struct ps_graph *graph, enum ps_node_kind kind,
         .name = name,
         .forward = PS_NO_INDEX,
         .mirror_of = PS_NO_INDEX,
+        .origin = PS_NO_INDEX,
         .inputs = inputs,
         .input_count = (uint32_t)input_count,
         .first_entry = (uint32_t)graph->entry_count,
@@ -56,6 +57,7 @@ static enum ps_status add_symbol_node(struct ps_graph *graph,
     struct ps_graph_node *node = &graph->nodes[at];
     node->sym = sym;
     node->op = sym->op;
+    node->origin = at;
     for (size_t i = 0; i < sym->input_count; i++) {
         size_t producer = ps_sym_order_find(order, sym->inputs[i].node);
         node->inputs[i] = graph->nodes[producer].first_entry + sym->inputs[i].index;
