@@ -212,36 +212,55 @@ static enum ps_status make_room(struct translation *to)
                : PS_OK;
 }
 
-static void translation_fini(struct translation *to)
+enum ps_status ps_graph_plan_input_init(struct ps_graph_plan_input *input,
+                                        const struct ps_graph *graph,
+                                        const struct ps_graph_plan_options *options)
 {
-    free(to->pairs);
-    free(to->writes);
-    free(to->steps);
-    free(to->values);
+    struct translation to = {.graph = graph, .options = options};
+    enum ps_status status;
+    PS_TRY_GOTO(status, make_room(&to), fail);
+    PS_TRY_GOTO(status, fill_values(&to), fail);
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        fill_step(&to, n);
+    }
+    PS_TRY_GOTO(status, fill_colours(&to), fail);
+    *input = (struct ps_graph_plan_input){.input = {.values = to.values,
+                                                    .steps = to.steps,
+                                                    .value_count = graph->entry_count,
+                                                    .step_count = graph->node_count,
+                                                    .inplace = options->inplace,
+                                                    .match_range = options->match_range,
+                                                    .effort = options->effort},
+                                          .values = to.values,
+                                          .steps = to.steps,
+                                          .writes = to.writes,
+                                          .pairs = to.pairs};
+    return PS_OK;
+fail:
+    free(to.pairs);
+    free(to.writes);
+    free(to.steps);
+    free(to.values);
+    return status;
+}
+
+void ps_graph_plan_input_fini(struct ps_graph_plan_input *input)
+{
+    free(input->pairs);
+    free(input->writes);
+    free(input->steps);
+    free(input->values);
+    *input = (struct ps_graph_plan_input){0};
 }
 
 enum ps_status ps_graph_plan(const struct ps_graph *graph,
                              const struct ps_graph_plan_options *options,
                              struct ps_memory_plan *plan_out)
 {
-    struct translation to = {.graph = graph, .options = options};
-    enum ps_status status;
-    PS_TRY_GOTO(status, make_room(&to), out);
-    PS_TRY_GOTO(status, fill_values(&to), out);
-    for (uint32_t n = 0; n < graph->node_count; n++) {
-        fill_step(&to, n);
-    }
-    PS_TRY_GOTO(status, fill_colours(&to), out);
-    struct ps_plan_input input = {.values = to.values,
-                                  .steps = to.steps,
-                                  .value_count = graph->entry_count,
-                                  .step_count = graph->node_count,
-                                  .inplace = options->inplace,
-                                  .match_range = options->match_range,
-                                  .effort = options->effort};
-    status = ps_plan_memory(&input, plan_out);
-out:
-    translation_fini(&to);
+    struct ps_graph_plan_input input;
+    PS_TRY(ps_graph_plan_input_init(&input, graph, options));
+    enum ps_status status = ps_plan_memory(&input.input, plan_out);
+    ps_graph_plan_input_fini(&input);
     return status;
 }
 

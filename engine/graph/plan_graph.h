@@ -29,6 +29,21 @@ PS_MUST_CHECK enum ps_status ps_graph_plan(const struct ps_graph *graph,
                                            const struct ps_graph_plan_options *options,
                                            struct ps_memory_plan *plan_out);
 
+/* What ps_graph_plan gives to ps_plan_memory: entries as values, nodes as steps.  For
+ * passes that weigh another order of the same steps.  Borrows the graph's input lists
+ * until fini; fini of a zeroed one is fine.  Errors: as ps_graph_plan. */
+struct ps_graph_plan_input {
+    struct ps_plan_input input;
+    struct ps_plan_value *values;
+    struct ps_plan_step *steps;
+    uint32_t *writes; /* of all steps */
+    struct ps_plan_pair *pairs;
+};
+PS_MUST_CHECK enum ps_status
+ps_graph_plan_input_init(struct ps_graph_plan_input *input, const struct ps_graph *graph,
+                         const struct ps_graph_plan_options *options);
+void ps_graph_plan_input_fini(struct ps_graph_plan_input *input);
+
 /* Only the number: ps_memory_plan_peak of PS_LAYOUT_LIVE, whatever 'effort' says. */
 PS_MUST_CHECK enum ps_status
 ps_graph_plan_live_peak(const struct ps_graph *graph,
