@@ -156,6 +156,22 @@ void ps_exec_core_close(struct ps_exec_core *core)
     ps_exec_core_release(core);
 }
 
+/* Where the given tensors lie; the arrays in the arena. */
+static enum ps_status places_of(struct ps_exec_core *core, struct ps_tensor *const *given,
+                                size_t count, const struct ps_context **out)
+{
+    struct ps_context *places =
+        ps_arena_calloc(&core->graph.arena, count, sizeof(places[0]));
+    if (places == NULL) {
+        return PS_ENOMEM;
+    }
+    for (size_t i = 0; i < count; i++) {
+        places[i] = ps_tensor_context(given[i]);
+    }
+    *out = places;
+    return PS_OK;
+}
+
 /* The passes over the graph that come before memory. */
 static enum ps_status run_passes(struct ps_exec_core *core,
                                  const struct ps_exec_inputs *inputs,
@@ -168,6 +184,9 @@ static enum ps_status run_passes(struct ps_exec_core *core,
     struct ps_place place = {.context = core->options.context,
                              .groups = core->options.groups,
                              .group_count = core->options.group_count};
+    PS_TRY(places_of(core, inputs->arguments, graph->argument_count, &place.arguments));
+    PS_TRY(
+        places_of(core, inputs->auxiliaries, graph->auxiliary_count, &place.auxiliaries));
     PS_TRY(ps_graph_place(graph, &place, &core->copy_count, err));
     return ps_exec_make_kernels(core, err);
 }

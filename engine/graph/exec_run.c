@@ -29,13 +29,10 @@ enum ps_status ps_exec_run_batch(void *arg, const struct ps_run *run,
 static enum ps_status locate_one(struct ps_tensor *tensor, const struct ps_run *run,
                                  void **out, struct ps_error *err)
 {
-    PS_UNUSED(run);
-    *out = ps_tensor_data(tensor);
-    if (*out == NULL && ps_tensor_bytes(tensor) > 0) {
-        return ps_error_set(err, PS_ENOMEM, "no memory for a tensor of %zu bytes",
-                            ps_tensor_bytes(tensor));
-    }
-    return PS_OK;
+    *out = ps_tensor_address(tensor, run);
+    return *out == NULL && ps_tensor_bytes(tensor) > 0
+               ? ps_tensor_no_address(tensor, run, err)
+               : PS_OK;
 }
 
 /* Fills the addresses of the views that are given. */
@@ -154,7 +151,7 @@ enum ps_status ps_exec_run_copy(struct ps_exec_op *op, const struct ps_run *run,
     size_t bytes = ps_tensor_bytes(to);
     void *from_ptr = ps_tensor_data(from), *to_ptr = ps_tensor_data(to);
     if (bytes > 0 && (from_ptr == NULL || to_ptr == NULL)) {
-        return ps_error_set(err, PS_ENOMEM, "no memory for a tensor of %zu bytes", bytes);
+        return ps_tensor_no_memory(to_ptr == NULL ? to : from, err);
     }
     struct ps_device *from_device, *to_device;
     struct ps_engine *engine = run->engine;

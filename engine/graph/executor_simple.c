@@ -3,6 +3,7 @@
 
 #include "base/rng.h"
 #include "engine/graph/exec_core.h"
+#include "engine/graph/place.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -49,14 +50,21 @@ static const struct ps_graph_entry *entry_of(const struct ps_graph *graph, uint3
     return &graph->entries[graph->nodes[node].first_entry];
 }
 
-/* A tensor for 'entry' of the variable 'name', zero. */
-static enum ps_status make_zero(const struct ps_bind_options *options, const char *name,
-                                const struct ps_graph_entry *entry,
-                                struct ps_tensor **out, struct ps_error *err)
+/* A tensor for the variable 'node' in 'context', zero (undefined when it is never run).
+ */
+static enum ps_status make_zero(const struct ps_bind_options *options,
+                                const struct ps_graph *graph, uint32_t node,
+                                struct ps_context context, struct ps_tensor **out,
+                                struct ps_error *err)
 {
-    enum ps_status status = ps_tensor_create(options->engine, options->context,
-                                             entry->dtype, &entry->shape, out);
+    const struct ps_graph_entry *entry = entry_of(graph, node);
+    const char *name = graph->nodes[node].name;
+    enum ps_status status =
+        ps_tensor_create(options->engine, context, entry->dtype, &entry->shape, out);
     if (status == PS_OK) {
+        ps_tensor_set_label(*out, name);
+    }
+    if (status == PS_OK && !options->plan_only) {
         status = ps_tensor_fill(*out, 0.0);
     }
     if (status != PS_OK) {
@@ -78,23 +86,46 @@ static bool listed(const char *const *names, const char *name)
     return false;
 }
 
-static enum ps_status make_tensors(const struct ps_graph *graph,
-                                   const struct ps_bind_options *options,
-                                   const struct ps_simple_bind *bind, struct made *made,
-                                   struct ps_error *err)
+/* The request for each argument: of all, none of the listed, then each one's own. */
+static enum ps_status decide_requests(const struct ps_graph *graph,
+                                      const struct ps_simple_bind *bind,
+                                      struct made *made, struct ps_error *err)
 {
     for (size_t i = 0; i < graph->argument_count; i++) {
         const char *name = graph->nodes[graph->arguments[i]].name;
-        const struct ps_graph_entry *entry = entry_of(graph, graph->arguments[i]);
-        PS_TRY(make_zero(options, name, entry, &made->arguments[i], err));
         made->reqs[i] = listed(bind->no_gradient, name) ? PS_GRAD_NULL : bind->req;
+    }
+    for (size_t r = 0; r < bind->req_count; r++) {
+        size_t i = 0;
+        while (i < graph->argument_count &&
+               strcmp(graph->nodes[graph->arguments[i]].name, bind->reqs[r].name) != 0) {
+            i++;
+        }
+        if (i == graph->argument_count) {
+            return ps_error_set(err, PS_ENOENT,
+                                "a gradient is asked for of %s: no argument is called so",
+                                bind->reqs[r].name);
+        }
+        made->reqs[i] = bind->reqs[r].req;
+    }
+    return PS_OK;
+}
+
+static enum ps_status make_tensors(const struct ps_graph *graph,
+                                   const struct ps_bind_options *options,
+                                   struct made *made, struct ps_error *err)
+{
+    for (size_t i = 0; i < graph->argument_count; i++) {
+        uint32_t node = graph->arguments[i];
+        struct ps_context context = graph->nodes[node].context;
+        PS_TRY(make_zero(options, graph, node, context, &made->arguments[i], err));
         if (made->reqs[i] != PS_GRAD_NULL) {
-            PS_TRY(make_zero(options, name, entry, &made->gradients[i], err));
+            PS_TRY(make_zero(options, graph, node, context, &made->gradients[i], err));
         }
     }
     for (size_t i = 0; i < graph->auxiliary_count; i++) {
         uint32_t node = graph->auxiliaries[i];
-        PS_TRY(make_zero(options, graph->nodes[node].name, entry_of(graph, node),
+        PS_TRY(make_zero(options, graph, node, graph->nodes[node].context,
                          &made->auxiliaries[i], err));
     }
     return PS_OK;
@@ -137,7 +168,12 @@ enum ps_status ps_executor_simple_bind(struct ps_symbol *symbol,
     PS_TRY_GOTO(status, ps_graph_default_dtypes(&graph, err), out);
     PS_TRY_GOTO(status, ps_graph_check_known(&graph, err), out);
     PS_TRY_GOTO(status, made_init(&made, &graph), out);
-    PS_TRY_GOTO(status, make_tensors(&graph, options, bind, &made, err), out);
+    PS_TRY_GOTO(status, decide_requests(&graph, bind, &made, err), out);
+    struct ps_place place = {.context = options->context,
+                             .groups = options->groups,
+                             .group_count = options->group_count};
+    PS_TRY_GOTO(status, ps_graph_assign(&graph, &place, err), out);
+    PS_TRY_GOTO(status, make_tensors(&graph, options, &made, err), out);
     status = bind_made(options, &graph, &made, executor_out, err);
 out:
     made_fini(&made);
@@ -165,11 +201,13 @@ static bool named(const struct reshape *reshape, const char *name)
 }
 
 /* 'old' seen with the entry's shape: itself, its first bytes, or new memory. */
-static enum ps_status reshape_tensor(const struct reshape *reshape, const char *name,
-                                     const struct ps_graph_entry *entry,
+static enum ps_status reshape_tensor(const struct reshape *reshape,
+                                     const struct ps_graph *graph, uint32_t node,
                                      struct ps_tensor *old, struct ps_tensor **out,
                                      struct ps_error *err)
 {
+    const char *name = graph->nodes[node].name;
+    const struct ps_graph_entry *entry = entry_of(graph, node);
     if (ps_shape_equal(ps_tensor_shape(old), &entry->shape)) {
         *out = ps_tensor_retain(old);
         return PS_OK;
@@ -191,7 +229,8 @@ static enum ps_status reshape_tensor(const struct reshape *reshape, const char *
                             "reshape: %s would grow from %.64s to %.64s; allow up-sizing",
                             name, have, want);
     }
-    return make_zero(&reshape->from->core->options, name, entry, out, err);
+    return make_zero(&reshape->from->core->options, graph, node, ps_tensor_context(old),
+                     out, err);
 }
 
 static enum ps_status reshape_tensors(const struct reshape *reshape,
@@ -200,20 +239,18 @@ static enum ps_status reshape_tensors(const struct reshape *reshape,
 {
     const struct ps_executor *from = reshape->from;
     for (size_t i = 0; i < graph->argument_count; i++) {
-        const char *name = from->argument_names.names[i];
-        const struct ps_graph_entry *entry = entry_of(graph, graph->arguments[i]);
-        PS_TRY(reshape_tensor(reshape, name, entry, from->arguments[i],
+        uint32_t node = graph->arguments[i];
+        PS_TRY(reshape_tensor(reshape, graph, node, from->arguments[i],
                               &made->arguments[i], err));
         made->reqs[i] = from->reqs[i];
         if (made->reqs[i] != PS_GRAD_NULL) {
-            PS_TRY(reshape_tensor(reshape, name, entry, from->gradients[i],
+            PS_TRY(reshape_tensor(reshape, graph, node, from->gradients[i],
                                   &made->gradients[i], err));
         }
     }
     for (size_t i = 0; i < graph->auxiliary_count; i++) {
-        PS_TRY(reshape_tensor(reshape, from->auxiliary_names.names[i],
-                              entry_of(graph, graph->auxiliaries[i]),
-                              from->auxiliaries[i], &made->auxiliaries[i], err));
+        PS_TRY(reshape_tensor(reshape, graph, graph->auxiliaries[i], from->auxiliaries[i],
+                              &made->auxiliaries[i], err));
     }
     return PS_OK;
 }
