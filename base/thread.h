@@ -52,6 +52,10 @@ bool ps_thread_is_current(const struct ps_thread *thread);
 uint32_t ps_thread_id(void);
 /* Sets flush-to-zero and denormals-are-zero on the calling thread. */
 void ps_thread_compute_mode(void);
+/* The same for a while, on a thread that is not ours: 'begin' returns what 'end' puts
+ * back. */
+uint64_t ps_thread_compute_begin(void);
+void ps_thread_compute_end(uint64_t before);
 /* Cores this process may use (affinity mask and cgroup quota), at least 1. */
 int ps_cpu_count(void);
 

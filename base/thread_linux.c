@@ -173,15 +173,40 @@ uint32_t ps_thread_id(void)
     return id;
 }
 
-void ps_thread_compute_mode(void)
+uint64_t ps_thread_compute_begin(void)
 {
 #if defined(__SSE2__)
-    _mm_setcsr(_mm_getcsr() | 0x8040u); /* MXCSR: bit 15 FTZ, bit 6 DAZ */
+    unsigned before = _mm_getcsr();
+    if ((before & 0x8040u) != 0x8040u) { /* MXCSR: bit 15 FTZ, bit 6 DAZ */
+        _mm_setcsr(before | 0x8040u);
+    }
+    return before;
 #elif defined(__aarch64__)
-    uint64_t fpcr;
-    __asm__ volatile("mrs %0, fpcr" : "=r"(fpcr));
-    __asm__ volatile("msr fpcr, %0" : : "r"(fpcr | (UINT64_C(1) << 24))); /* FZ */
+    uint64_t before;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(before));
+    __asm__ volatile("msr fpcr, %0" : : "r"(before | (UINT64_C(1) << 24))); /* FZ */
+    return before;
+#else
+    return 0;
 #endif
+}
+
+void ps_thread_compute_end(uint64_t before)
+{
+#if defined(__SSE2__)
+    if ((before & 0x8040u) != 0x8040u) {
+        _mm_setcsr((unsigned)before);
+    }
+#elif defined(__aarch64__)
+    __asm__ volatile("msr fpcr, %0" : : "r"(before));
+#else
+    PS_UNUSED(before);
+#endif
+}
+
+void ps_thread_compute_mode(void)
+{
+    (void)ps_thread_compute_begin();
 }
 
 /* The cgroup v2 quota in whole cores, rounded up; 0 = no limit or not known.  The file

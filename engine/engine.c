@@ -181,6 +181,35 @@ bool ps_engine_is_inside(struct ps_engine *engine)
     return pthread_getspecific(engine->inside_key) != NULL;
 }
 
+void ps_engine_log_no_lane(struct ps_engine *engine, struct ps_context context,
+                           enum ps_status status, const struct ps_error *error)
+{
+    uint64_t swallowed = 0;
+    char text[PS_CONTEXT_TEXT_BYTES];
+    if (ps_log_limit_pass(engine->node->log, &engine->no_lane, &swallowed)) {
+        PS_LOG(engine->node->log, ERROR, ENGINE, "%s refused: %s, more like it %llu",
+               ps_context_text(context, text),
+               error->status != PS_OK ? error->text : ps_status_text(status),
+               (unsigned long long)swallowed);
+    }
+}
+
+enum ps_status ps_engine_end_run(const struct ps_run *run, enum ps_status status,
+                                 struct ps_error *err)
+{
+    if (run->stream == NULL) {
+        return status;
+    }
+    /* also after a failure: the variables are handed on */
+    enum ps_status sync = ps_stream_sync(run->stream);
+    if (status != PS_OK || sync == PS_OK) {
+        return status;
+    }
+    char text[PS_CONTEXT_TEXT_BYTES];
+    return ps_error_set(err, sync, "device %s: %s", ps_context_text(run->context, text),
+                        ps_status_text(sync));
+}
+
 /* ---- variables ---- */
 
 enum ps_status ps_var_create(struct ps_engine *engine, struct ps_var **var_out)

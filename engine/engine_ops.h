@@ -8,6 +8,7 @@
 #ifndef PENSTOCK_ENGINE_ENGINE_OPS_H
 #define PENSTOCK_ENGINE_ENGINE_OPS_H
 
+#include "base/log.h"
 #include "base/queue.h"
 #include "base/thread.h"
 #include "engine/engine.h"
@@ -164,7 +165,8 @@ struct ps_engine {
     struct ps_due due PS_GUARDED_BY(state);
     bool skipping PS_GUARDED_BY(state); /* shutting down: do not run */
 
-    alignas(PS_CACHE_LINE) struct ps_mutex device_lock;
+    struct ps_log_limit no_lane;
+    alignas(PS_CACHE_LINE) struct ps_mutex device_lock; /* may be taken under 'push' */
     struct ps_device *
         devices[PS_CONTEXT_KIND_COUNT][PS_CONTEXT_MAX_ID + 1] PS_GUARDED_BY(device_lock);
 };
@@ -253,5 +255,12 @@ void ps_failure_free_all(struct ps_engine *engine) PS_REQUIRES(engine->state);
 /* Marks the calling thread as inside an operation of this engine, or not. */
 void ps_engine_set_inside(struct ps_engine *engine, bool inside);
 bool ps_engine_is_inside(struct ps_engine *engine);
+/* Says, at most once a second, why operations of 'context' are refused. */
+void ps_engine_log_no_lane(struct ps_engine *engine, struct ps_context context,
+                           enum ps_status status, const struct ps_error *error);
+/* After an operation's function returned 'status': waits for what it left in its stream.
+ * Returns the operation's status; the stream's error counts when it had none. */
+enum ps_status ps_engine_end_run(const struct ps_run *run, enum ps_status status,
+                                 struct ps_error *err);
 
 #endif

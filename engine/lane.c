@@ -12,7 +12,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { PAUSES_OF_POLL = 32 }; /* a poll each 0.6 microseconds, at 20 ns a pause */
+enum {
+    PAUSES_OF_POLL = 32, /* a poll each 0.6 microseconds, at 20 ns a pause */
+    POLLS = 64,          /* how often an idle thread looks before it sleeps */
+    LOOKS_LEFT_OUT = 15
+};
 
 /* seq_cst pairs with the pusher's: it stores into the inbox, then looks at 'asleep';
  * we store 'asleep', then look at the inbox.  One of the two sees the other. */
@@ -61,17 +65,43 @@ static void lane_sleep(struct ps_engine *engine, struct ps_lane *lane)
 /* Sleeping and being woken costs both sides some ten microseconds and more on a virtual
  * machine, so a thread that ran something looks for more about that long before it
  * sleeps (never worse than twice the best choice: Karlin, Manasse, McGeoch, Owicki
- * 1994).  One thread of a lane looks; it reads rarely, so that pushes gather. */
+ * 1994).  One thread of a lane looks; it reads rarely, so that pushes gather.
+ *
+ * A core that somebody else could use is not looked away: one belongs to the pusher, one
+ * to each running operation.  And a lane whose looks find nothing looks less often: after
+ * each failure twice as many idle moments pass without a look, up to LOOKS_LEFT_OUT. */
+static bool should_look(const struct ps_threaded *threaded, struct ps_lane *lane)
+{
+    if (lane->looking || threaded->running + threaded->looking >= threaded->look_cores) {
+        return false;
+    }
+    if (lane->looks_to_leave_out > 0) {
+        lane->looks_to_leave_out--;
+        return false;
+    }
+    return true;
+}
+
+static void count_look(struct ps_lane *lane, bool found)
+{
+    lane->look_failures = found ? 0 : lane->look_failures * 2 + 1;
+    if (lane->look_failures > LOOKS_LEFT_OUT) {
+        lane->look_failures = LOOKS_LEFT_OUT;
+    }
+    lane->looks_to_leave_out = lane->look_failures;
+}
+
 static void lane_look(struct ps_engine *engine, struct ps_lane *lane)
     PS_REQUIRES(engine->state)
 {
     struct ps_threaded *threaded = engine->threaded;
     bool found = false;
     lane->looking = true;
+    threaded->looking++;
     /* relaxed: only hints; what they announce is read under the lock */
     atomic_store_explicit(&lane->called, false, memory_order_relaxed);
     ps_threaded_unlock(engine);
-    for (uint32_t poll = 0; poll < threaded->look_polls && !found; poll++) {
+    for (uint32_t poll = 0; poll < POLLS && !found; poll++) {
         for (int i = 0; i < PAUSES_OF_POLL; i++) {
             ps_threaded_pause();
         }
@@ -79,12 +109,15 @@ static void lane_look(struct ps_engine *engine, struct ps_lane *lane)
                 !inbox_is_empty(threaded);
     }
     ps_threaded_lock(engine);
+    threaded->looking--;
     lane->looking = false;
+    count_look(lane, found);
 }
 
 static void lane_main(void *arg)
 {
-    struct ps_lane *lane = arg;
+    struct ps_lane_thread *thread = arg;
+    struct ps_lane *lane = thread->lane;
     struct ps_engine *engine = lane->engine;
     bool may_look = false;
     ps_engine_set_inside(engine, true);
@@ -101,17 +134,18 @@ static void lane_main(void *arg)
             if (lane->ready.count > 0) {
                 ps_lane_wake(engine, lane);
             }
-            ps_threaded_run(engine, block);
-            may_look = engine->threaded->look_polls > 0;
+            ps_threaded_run(engine, block, thread);
+            may_look = true;
         } else if (ps_threaded_has_due(engine)) {
             ps_threaded_unlock(engine);
             ps_threaded_lock(engine);
         } else if (lane->stop) {
             break;
-        } else if (may_look && !lane->looking) {
+        } else if (may_look && should_look(engine->threaded, lane)) {
             may_look = false;
             lane_look(engine, lane);
         } else {
+            may_look = false;
             lane_sleep(engine, lane);
         }
     }
@@ -126,8 +160,32 @@ void ps_lane_join(struct ps_lane *lane)
     ps_cond_broadcast(&lane->cond);
     ps_threaded_unlock(engine);
     for (uint32_t i = 0; i < lane->thread_count; i++) {
-        ps_thread_join(&lane->threads[i]);
+        ps_thread_join(&lane->threads[i].thread);
     }
+}
+
+void ps_lane_remove_streams(struct ps_lane *lane, int id)
+{
+    for (uint32_t i = 0; i < lane->thread_count; i++) {
+        ps_stream_destroy(lane->threads[i].streams[id]);
+        lane->threads[i].streams[id] = NULL;
+    }
+}
+
+enum ps_status ps_lane_add_streams(struct ps_lane *lane, struct ps_device *device,
+                                   enum ps_stream_kind kind)
+{
+    int id = ps_device_context(device).id;
+    for (uint32_t i = 0; i < lane->thread_count; i++) {
+        enum ps_status status =
+            ps_device_stream_create(device, kind, &lane->threads[i].streams[id]);
+        if (status != PS_OK) {
+            lane->threads[i].streams[id] = NULL;
+            ps_lane_remove_streams(lane, id);
+            return status;
+        }
+    }
+    return PS_OK;
 }
 
 void ps_lane_destroy(struct ps_lane *lane)
@@ -136,13 +194,16 @@ void ps_lane_destroy(struct ps_lane *lane)
         return;
     }
     ps_lane_join(lane);
+    for (int id = 0; id <= PS_CONTEXT_MAX_ID; id++) {
+        ps_lane_remove_streams(lane, id);
+    }
     ps_cond_fini(&lane->cond);
     free(lane->threads);
     ps_mem_free(lane);
 }
 
-enum ps_status ps_lane_create(struct ps_engine *engine, const char *name,
-                              uint32_t thread_count, bool by_priority,
+enum ps_status ps_lane_create(struct ps_engine *engine,
+                              const struct ps_lane_options *options,
                               struct ps_lane **lane_out)
 {
     struct ps_threaded *threaded = engine->threaded;
@@ -152,20 +213,26 @@ enum ps_status ps_lane_create(struct ps_engine *engine, const char *name,
         return PS_ENOMEM;
     }
     lane->engine = engine;
-    lane->ready.by_priority = by_priority;
-    (void)snprintf(lane->name, sizeof(lane->name), "%s", name);
+    lane->ready.by_priority = options->by_priority;
+    (void)snprintf(lane->name, sizeof(lane->name), "%s", options->name);
     ps_cond_init(&lane->cond);
-    lane->threads = calloc(thread_count, sizeof(*lane->threads));
+    lane->threads = calloc(options->thread_count, sizeof(*lane->threads));
     if (lane->threads == NULL) {
         goto fail;
     }
-    for (uint32_t i = 0; i < thread_count; i++) {
-        char thread_name[32];
-        (void)snprintf(thread_name, sizeof(thread_name), "%s/%u", name, i);
-        PS_TRY_GOTO(status,
-                    ps_thread_start(&lane->threads[i], thread_name, lane_main, lane),
+    for (uint32_t i = 0; i < options->thread_count; i++) {
+        struct ps_lane_thread *thread = &lane->threads[i];
+        char name[32];
+        (void)snprintf(name, sizeof(name), "%s/%u", lane->name, i);
+        thread->lane = lane;
+        PS_TRY_GOTO(status, ps_thread_start(&thread->thread, name, lane_main, thread),
                     fail);
         lane->thread_count++;
+    }
+    if (options->device != NULL) {
+        PS_TRY_GOTO(status,
+                    ps_lane_add_streams(lane, options->device, options->stream_kind),
+                    fail);
     }
     ps_threaded_lock(engine);
     lane->all_next = threaded->all;

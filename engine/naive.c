@@ -8,6 +8,7 @@
 #include "base/loop.h"
 #include "base/mem.h"
 #include "base/node.h"
+#include "engine/device/device.h"
 #include "engine/engine_ops.h"
 
 #include <stdlib.h>
@@ -27,6 +28,8 @@ struct ps_naive {
     struct ps_block *async_block;
     struct ps_event async_done;
     struct ps_error async_error; /* filled by the completer before it sets the event */
+    /* one of each GPU, made under 'push' at its first operation */
+    struct ps_stream *streams[PS_CONTEXT_MAX_ID + 1];
 };
 
 static void unlock(struct ps_engine *engine) PS_RELEASE(engine->state)
@@ -123,7 +126,7 @@ static enum ps_status run_block(struct ps_engine *engine, struct ps_block *block
     ps_engine_set_inside(engine, true);
     enum ps_status status = block->run(block->arg, run, err);
     ps_engine_set_inside(engine, false);
-    return status;
+    return ps_engine_end_run(run, status, err);
 }
 
 /* The caller has the turn: every earlier operation is complete. */
@@ -152,10 +155,14 @@ static void execute(struct ps_engine *engine, struct ps_block *block)
         .engine = engine,
         .context = {.kind = (enum ps_context_kind)block->context_kind,
                     .id = block->context_id},
-        .stream = NULL,
+        .stream = block->context_kind == PS_CONTEXT_GPU
+                      ? engine->naive->streams[block->context_id]
+                      : NULL,
         .upstream = failure != NULL ? &failure->error : NULL,
     };
+    uint64_t mode = ps_thread_compute_begin(); /* as on the other engines' threads */
     enum ps_status status = skip ? PS_OK : run_block(engine, block, &run, &error);
+    ps_thread_compute_end(mode);
     if (block->release != NULL) {
         block->release(block->arg);
     }
@@ -203,13 +210,36 @@ static void naive_ready(struct ps_engine *engine, struct ps_block *block)
 
 /* ---- the slots ---- */
 
+/* The device and the stream of an operation on a GPU; under 'push'. */
+static enum ps_status open_gpu(struct ps_engine *engine, struct ps_context context)
+{
+    struct ps_stream **place = &engine->naive->streams[context.id];
+    struct ps_device *device;
+    struct ps_error error = {.status = PS_OK};
+    if (*place != NULL) {
+        return PS_OK;
+    }
+    enum ps_status status = ps_engine_device(engine, context, &device, &error);
+    if (status == PS_OK) {
+        status = ps_device_stream_create(device, PS_STREAM_COMPUTE, place);
+    }
+    if (status != PS_OK) {
+        ps_engine_log_no_lane(engine, context, status, &error);
+    }
+    return status;
+}
+
 static enum ps_status make_block(struct ps_engine *engine, const struct ps_engine_op *op,
                                  struct ps_engine_call *call, struct ps_block **block_out)
 {
     enum ps_status status = PS_ECLOSED;
     ps_mutex_lock(&engine->push);
     if (!engine->closing) {
-        status = ps_block_make(engine, op, call, block_out);
+        status =
+            op->context.kind == PS_CONTEXT_GPU ? open_gpu(engine, op->context) : PS_OK;
+        if (status == PS_OK) {
+            status = ps_block_make(engine, op, call, block_out);
+        }
     }
     ps_mutex_unlock(&engine->push);
     return status;
@@ -219,9 +249,6 @@ static enum ps_status naive_push(struct ps_engine *engine, const struct ps_engin
                                  struct ps_engine_call *call)
 {
     struct ps_block *block;
-    if (op->context.kind != PS_CONTEXT_CPU) {
-        return PS_EUNSUPPORTED;
-    }
     if (ps_engine_is_inside(engine)) {
         PS_TRY(make_block(engine, op, call, &block));
         defer(engine, block);
@@ -343,6 +370,9 @@ static bool naive_stop(struct ps_engine *engine)
     for (struct ps_block *block = take_deferred(engine); block != NULL;
          block = take_deferred(engine)) {
         abandon(engine, block, false);
+    }
+    for (size_t i = 0; i < PS_COUNT(naive->streams); i++) {
+        ps_stream_destroy(naive->streams[i]);
     }
     ps_event_fini(&naive->async_done);
     free(naive);

@@ -21,7 +21,7 @@ enum ps_status ps_threaded_create(struct ps_engine *engine, struct ps_error *err
     }
     threaded->max_inflight =
         (uint64_t)ps_settings_int(engine->node->settings, PS_SET_ENGINE_MAX_INFLIGHT);
-    threaded->look_polls = ps_cpu_count() > 1 ? PS_LANE_POLLS : 0;
+    threaded->look_cores = (uint32_t)ps_cpu_count() - 1;
     ps_cond_init(&threaded->all_done);
     ps_cond_init(&threaded->room);
     engine->threaded = threaded;
@@ -165,6 +165,7 @@ static void run_sync(struct ps_engine *engine, struct ps_block *block,
     engine->threaded->running++;
     ps_threaded_unlock(engine);
     enum ps_status status = block->run(block->arg, run, &error);
+    status = ps_engine_end_run(run, status, &error);
     if (block->release != NULL) {
         block->release(block->arg);
     }
@@ -180,15 +181,17 @@ static void run_sync(struct ps_engine *engine, struct ps_block *block,
     finish(engine, block, failure);
 }
 
-void ps_threaded_run(struct ps_engine *engine, struct ps_block *block)
+void ps_threaded_run(struct ps_engine *engine, struct ps_block *block,
+                     const struct ps_lane_thread *thread)
 {
+    bool has_stream = thread != NULL && block->context_kind == PS_CONTEXT_GPU;
     struct ps_failure *failure;
     bool skip = must_skip(engine, block, &failure);
     struct ps_run run = {
         .engine = engine,
         .context = {.kind = (enum ps_context_kind)block->context_kind,
                     .id = block->context_id},
-        .stream = NULL,
+        .stream = has_stream ? thread->streams[block->context_id] : NULL,
         .upstream = failure != NULL ? &failure->error : NULL,
     };
     block->state = PS_BLOCK_STARTED;
@@ -295,9 +298,11 @@ static void push_async(struct ps_engine *engine, struct ps_block *block)
     ps_mutex_unlock(&engine->push);
     if (block->waiting == 0) {
         bool was_inside = ps_engine_is_inside(engine);
+        uint64_t mode = ps_thread_compute_begin();
         ps_engine_set_inside(engine, true);
-        ps_threaded_run(engine, block);
+        ps_threaded_run(engine, block, NULL);
         ps_engine_set_inside(engine, was_inside);
+        ps_thread_compute_end(mode);
     }
     ps_threaded_unlock(engine);
 }

@@ -11,10 +11,10 @@
 #ifndef PENSTOCK_ENGINE_THREADED_H
 #define PENSTOCK_ENGINE_THREADED_H
 
+#include "engine/device/device.h"
 #include "engine/engine_ops.h"
 #include "engine/ready_queue.h"
 
-#define PS_LANE_POLLS 64u    /* how often an idle thread looks before it sleeps */
 #define PS_INBOX_SLOTS 1024u /* a power of two; a full inbox is emptied by the pusher */
 
 struct ps_lane {
@@ -27,22 +27,41 @@ struct ps_lane {
     uint32_t idle; /* threads that sleep, or are about to wake */
     bool waking;   /* a wake-up is on its way: one at a time, handed on */
     bool looking;  /* a thread looks around before it sleeps: one at a time */
-    bool stop;     /* leave when nothing is ready */
+    uint32_t look_failures, looks_to_leave_out; /* see lane.c */
+    bool stop;                                  /* leave when nothing is ready */
     struct ps_lane *wake_next;
     struct ps_cond cond;
     struct ps_engine *engine;
     struct ps_lane *all_next;
-    struct ps_thread *threads;
+    struct ps_lane_thread *threads;
     uint32_t thread_count;
     char name[16];
 };
 
-/* Lanes by what they are for.  A GPU's three lanes get their columns here when a device
- * that needs them is built in. */
+/* One thread of a lane, with the streams it owns: one of each GPU that the lane serves.
+ * They are made under 'push', before the first operation that may use them. */
+struct ps_lane_thread {
+    struct ps_lane *lane;
+    struct ps_thread thread;
+    struct ps_stream *streams[PS_CONTEXT_MAX_ID + 1];
+};
+
+/* What a lane is for. */
+enum ps_lane_use {
+    PS_LANE_CPU,
+    PS_LANE_CPU_PRIORITY, /* one for all CPU devices: place 0 */
+    PS_LANE_GPU,
+    PS_LANE_GPU_COPY,
+    PS_LANE_GPU_PRIORITY,
+    PS_LANE_POOL,      /* of the pooled engine: place 0 */
+    PS_LANE_POOL_COPY, /* likewise */
+    PS_LANE_USE_COUNT
+};
+
+/* Lanes by what they are for and by device; under 'push'. */
 struct ps_lane_table {
-    struct ps_lane *cpu[PS_CONTEXT_MAX_ID + 1]; /* made at first use, under 'push' */
-    struct ps_lane *priority;
-    struct ps_lane *pool; /* the pooled engine's only one */
+    struct ps_lane *of[PS_LANE_USE_COUNT][PS_CONTEXT_MAX_ID + 1];
+    bool has_streams[PS_CONTEXT_MAX_ID + 1]; /* the pooled engine's, by GPU */
 };
 
 struct ps_threaded {
@@ -51,13 +70,14 @@ struct ps_threaded {
     uint64_t inbox_head_seen;
     uint64_t completed_seen;
     uint64_t max_inflight;
-    uint32_t look_polls; /* constant; see lane.c */
+    uint32_t look_cores; /* constant: all but the pusher's; see lane.c */
     struct ps_lane_table lanes;
     /* the resolver's, under 'state' */
     alignas(PS_CACHE_LINE) _Atomic uint64_t inbox_head;
     struct ps_lane *wake; /* lanes to signal once the lock is free */
     struct ps_lane *all;  /* every lane */
     uint32_t running;     /* synchronous operations */
+    uint32_t looking;     /* lanes with a thread that looks */
     uint32_t async_out;   /* asynchronous operations started and not completed */
     uint32_t all_waiters, room_waiters;
     struct ps_cond all_done, room;
@@ -75,11 +95,25 @@ static inline void ps_threaded_pause(void)
 }
 
 /* ---- lane.c ---- */
-/* A lane with 'thread_count' threads named "name/i".  Errors: PS_ENOMEM, PS_EAGAIN. */
-PS_MUST_CHECK enum ps_status ps_lane_create(struct ps_engine *engine, const char *name,
-                                            uint32_t thread_count, bool by_priority,
+struct ps_lane_options {
+    const char *name; /* at most 11 bytes count; copied */
+    uint32_t thread_count;
+    bool by_priority;
+    struct ps_device *device; /* each thread gets a stream of it; NULL: no stream */
+    enum ps_stream_kind stream_kind;
+};
+/* A lane with threads named "name/i".  Errors: PS_ENOMEM, PS_EAGAIN, those of
+ * ps_device_stream_create. */
+PS_MUST_CHECK enum ps_status ps_lane_create(struct ps_engine *engine,
+                                            const struct ps_lane_options *options,
                                             struct ps_lane **lane_out)
     PS_EXCLUDES(engine->state);
+/* Gives each thread a stream of 'device'; all or none.  Under 'push', before the first
+ * operation of that device.  Errors as ps_device_stream_create. */
+PS_MUST_CHECK enum ps_status ps_lane_add_streams(struct ps_lane *lane,
+                                                 struct ps_device *device,
+                                                 enum ps_stream_kind kind);
+void ps_lane_remove_streams(struct ps_lane *lane, int id);
 /* Ends the threads; ready operations are finished (or skipped) first. */
 void ps_lane_join(struct ps_lane *lane);
 /* Joins and frees. */
@@ -124,8 +158,9 @@ void ps_threaded_unlock(struct ps_engine *engine) PS_RELEASE(engine->state);
 void ps_threaded_resolve(struct ps_engine *engine) PS_REQUIRES(engine->state);
 /* Whether ps_threaded_unlock would have something to do. */
 bool ps_threaded_has_due(struct ps_engine *engine) PS_REQUIRES(engine->state);
-/* Runs or skips a ready operation; the lock is free meanwhile. */
-void ps_threaded_run(struct ps_engine *engine, struct ps_block *block)
-    PS_REQUIRES(engine->state);
+/* Runs or skips a ready operation; the lock is free meanwhile.  'thread' NULL: on a
+ * pusher's thread, which has no streams. */
+void ps_threaded_run(struct ps_engine *engine, struct ps_block *block,
+                     const struct ps_lane_thread *thread) PS_REQUIRES(engine->state);
 
 #endif

@@ -1,6 +1,7 @@
 /* The conformance suite of engines: what every group of its tests uses.  The groups run
  * over the naive, the pooled and the per-device engine; order and concurrency are shown
- * with gated operations, never with times. */
+ * with gated operations, never with times.  The helpers (engine_suite_rig.c) also serve
+ * tests/unit/engine/lanes_*_test.c. */
 #ifndef PENSTOCK_TESTS_SUITE_ENGINE_SUITE_H
 #define PENSTOCK_TESTS_SUITE_ENGINE_SUITE_H
 
