@@ -38,6 +38,12 @@ enum ps_status ps_file_write(struct ps_file *file, const void *data, size_t size
     return file->ops->write(file, data, size);
 }
 
+enum ps_status ps_file_write_at(struct ps_file *file, uint64_t offset, const void *data,
+                                size_t size)
+{
+    return file->ops->write_at(file, offset, data, size);
+}
+
 enum ps_status ps_file_sync(struct ps_file *file)
 {
     return file->ops->sync(file);
@@ -225,6 +231,26 @@ static enum ps_status real_write(struct ps_file *base, const void *data, size_t 
     return PS_OK;
 }
 
+static enum ps_status real_write_at(struct ps_file *base, uint64_t offset,
+                                    const void *data, size_t size)
+{
+    struct real_file *file = (struct real_file *)base;
+    size_t done = 0;
+    struct stat info;
+    if (fstat(file->fd, &info) != 0 || offset > (uint64_t)info.st_size) {
+        return PS_EINVAL;
+    }
+    while (done < size) {
+        ssize_t n = pwrite(file->fd, (const char *)data + done, size - done,
+                           (off_t)(offset + done));
+        if (n < 0 && errno != EINTR) {
+            return from_errno(errno);
+        }
+        done += n > 0 ? (size_t)n : 0;
+    }
+    return PS_OK;
+}
+
 static enum ps_status real_sync(struct ps_file *base)
 {
     struct real_file *file = (struct real_file *)base;
@@ -247,8 +273,8 @@ static void real_close(struct ps_file *base)
     free(file);
 }
 
-static const struct ps_file_ops real_file_ops = {real_read, real_write, real_sync,
-                                                 real_close};
+static const struct ps_file_ops real_file_ops = {real_read, real_write, real_write_at,
+                                                 real_sync, real_close};
 
 static enum ps_status real_open(struct ps_fs *fs, const char *path, enum ps_fs_mode mode,
                                 struct ps_file **file_out)

@@ -32,6 +32,10 @@ PS_MUST_CHECK enum ps_status ps_file_read(struct ps_file *file, void *out, size_
                                           size_t *read_out);
 PS_MUST_CHECK enum ps_status ps_file_write(struct ps_file *file, const void *data,
                                            size_t size);
+/* Writes over what is there, from 'offset' on, which is at most the file's size; not for
+ * files that were opened to append.  Errors also: PS_EINVAL. */
+PS_MUST_CHECK enum ps_status ps_file_write_at(struct ps_file *file, uint64_t offset,
+                                              const void *data, size_t size);
 PS_MUST_CHECK enum ps_status ps_file_sync(struct ps_file *file);
 void ps_file_close(struct ps_file *file);
 PS_MUST_CHECK enum ps_status ps_fs_size(struct ps_fs *fs, const char *path,

@@ -8,6 +8,8 @@ struct ps_file_ops {
     enum ps_status (*read)(struct ps_file *file, void *out, size_t size,
                            size_t *read_out);
     enum ps_status (*write)(struct ps_file *file, const void *data, size_t size);
+    enum ps_status (*write_at)(struct ps_file *file, uint64_t offset, const void *data,
+                               size_t size);
     enum ps_status (*sync)(struct ps_file *file);
     void (*close)(struct ps_file *file);
 };

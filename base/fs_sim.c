@@ -118,6 +118,27 @@ static enum ps_status sim_write(struct ps_file *base, const void *data, size_t s
     return status;
 }
 
+static enum ps_status sim_write_at(struct ps_file *base, uint64_t offset,
+                                   const void *data, size_t size)
+{
+    struct file_sim *file = (struct file_sim *)base;
+    struct inode *inode = file->inode;
+    enum ps_status status = PS_EIO;
+    ps_mutex_lock(&file->fs->mutex);
+    if (file->life == file->fs->life && file->writable) {
+        status = offset > inode->size ? PS_EINVAL : PS_OK;
+    }
+    if (status == PS_OK) {
+        size_t over = PS_MIN(size, inode->size - (size_t)offset);
+        status = append(file->fs, inode, (const char *)data + over, size - over);
+        if (status == PS_OK && over > 0) {
+            memcpy(inode->data + offset, data, over);
+        }
+    }
+    ps_mutex_unlock(&file->fs->mutex);
+    return status;
+}
+
 static enum ps_status sync_inode(struct inode *inode)
 {
     char *copy = malloc(inode->size + 1);
@@ -160,7 +181,8 @@ static void sim_close(struct ps_file *base)
     free(file);
 }
 
-static const struct ps_file_ops file_ops = {sim_read, sim_write, sim_sync, sim_close};
+static const struct ps_file_ops file_ops = {sim_read, sim_write, sim_write_at, sim_sync,
+                                            sim_close};
 
 /* The inode for 'mode', made where it must be. */
 static enum ps_status open_inode(struct fs_sim *fs, const char *path,

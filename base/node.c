@@ -78,6 +78,34 @@ static enum ps_status open_world(struct ps_node *node,
     return PS_OK;
 }
 
+static enum ps_status open_trace(struct ps_node *node, struct ps_error *err)
+{
+    const struct ps_settings *settings = node->settings;
+    static const enum ps_setting_id paths[] = {PS_SET_PROFILER_FILE,
+                                               PS_SET_PROFILER_TABLE};
+    for (size_t i = 0; i < PS_COUNT(paths); i++) {
+        size_t size = strlen(ps_settings_text(settings, paths[i]));
+        if (size > PS_TRACE_FILE_MAX) {
+            return ps_error_set(err, PS_EINVAL, "%s: a path of %zu bytes, at most %d",
+                                ps_settings_variable(settings, paths[i]), size,
+                                PS_TRACE_FILE_MAX);
+        }
+    }
+    const struct ps_trace_options options = {
+        .clock = node->clock,
+        .fs = node->fs,
+        .log = node->log,
+        .role = ps_settings_text(settings, PS_SET_ROLE),
+        .name = node->name,
+        .file = ps_settings_text(settings, PS_SET_PROFILER_FILE),
+        .table = ps_settings_text(settings, PS_SET_PROFILER_TABLE),
+        .mode = (int)ps_settings_int(settings, PS_SET_PROFILER_MODE),
+        .autostart = ps_settings_bool(settings, PS_SET_PROFILER_AUTOSTART),
+        .simulated = node->sim != NULL,
+    };
+    return ps_trace_create(&options, &node->trace);
+}
+
 static enum ps_status choose_seed(struct ps_node *node)
 {
     int64_t seed = ps_settings_int(node->settings, PS_SET_RANDOM_SEED);
@@ -110,6 +138,7 @@ enum ps_status ps_node_open(const struct ps_node_options *options,
     PS_TRY_GOTO(status, open_world(node, options), fail);
     PS_TRY_GOTO(status, open_log(node, options, &cause), fail);
     PS_TRY_GOTO(status, open_faults(node, &cause), fail);
+    PS_TRY_GOTO(status, open_trace(node, &cause), fail);
     PS_TRY_GOTO(status, choose_seed(node), fail);
     PS_TRY_GOTO(status, ps_loop_create(node->driver, "ps-node", &node->loop), fail);
     PS_TRY_GOTO(status, ps_loop_start(node->loop), fail);
@@ -130,6 +159,7 @@ void ps_node_close(struct ps_node *node)
     }
     ps_loop_stop(node->loop);
     ps_loop_destroy(node->loop);
+    ps_trace_destroy(node->trace);
     ps_faults_destroy(node->faults);
     ps_log_destroy(node->log);
     if (node->owns_driver) {
@@ -143,4 +173,5 @@ void ps_node_set_name(struct ps_node *node, const char *name)
 {
     (void)snprintf(node->name, sizeof(node->name), "%s", name);
     ps_log_set_name(node->log, node->name);
+    ps_trace_set_name(node->trace, node->name);
 }

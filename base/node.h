@@ -11,6 +11,7 @@
 #include "base/loop.h"
 #include "base/rng.h"
 #include "base/settings.h"
+#include "base/trace.h"
 
 struct ps_sim;
 
@@ -22,6 +23,7 @@ struct ps_node {
     struct ps_log *log;
     struct ps_settings *settings;
     struct ps_faults *faults;
+    struct ps_trace *trace;
     struct ps_loop *loop; /* the node's control loop: scheduler link, timers; started */
     struct ps_sim *sim;   /* NULL in the real world */
     char sim_name[32]; /* the simulation's name of this node: the one it was opened under
