@@ -78,7 +78,8 @@ enum ps_op_flags {
     PS_OP_NO_GRAD = 1 << 5,  /* not differentiable: binding it for training is an error */
     PS_OP_CHEAP = 1 << 6,    /* recomputing it costs less than keeping its output */
     PS_OP_IDENTITY = 1 << 7, /* output 0 has the bytes of input 0 (Reshape, _copy) */
-    PS_OP_VARIABLE_INPUTS = 1 << 8 /* input count is the attribute "num_args" */
+    PS_OP_VARIABLE_INPUTS = 1 << 8,  /* input count is the attribute "num_args" */
+    PS_OP_VARIABLE_OUTPUTS = 1 << 9 /* output count is the attribute "num_outputs" */
 };
 
 struct ps_op_def; /* constant data, private to the room: see kernels/op_def.h */
@@ -100,7 +101,9 @@ struct ps_attr {
     const char *key, *value; /* "kernel", "(3, 3)" */
 };
 
-#define PS_OP_MAX_INPUTS 4096 /* bound on num_args, against foreign symbol files */
+/* Bounds on num_args and num_outputs, against foreign symbol files. */
+#define PS_OP_MAX_INPUTS 4096
+#define PS_OP_MAX_OUTPUTS 4096
 
 struct ps_op; /* immutable after create */
 
@@ -119,8 +122,8 @@ int ps_op_output_count(const struct ps_op *op); /* all, hidden ones too */
  * after them and are for the backward. */
 int ps_op_visible_output_count(const struct ps_op *op);
 int ps_op_aux_count(const struct ps_op *op);
-/* "data", "weight", "bias"; "arg0"...; "output", "mask"; "moving_mean".  Constant while
- * the op lives. */
+/* "data", "weight", "bias"; "arg0"...; "output", "mask"; "output0"...; "moving_mean".
+ * Constant while the op lives. */
 const char *ps_op_input_name(const struct ps_op *op, int i);
 const char *ps_op_output_name(const struct ps_op *op, int i);
 const char *ps_op_aux_name(const struct ps_op *op, int i);

@@ -41,18 +41,26 @@ static int count_names(const char *const *names)
     return n;
 }
 
-/* "arg0", "arg1"...: MXNet's names of variable inputs.  num_args is the first field. */
-static enum ps_status name_arguments(struct ps_op *op)
+/* "arg0", "arg1"..., "output0"...: MXNet's names of what there is a variable number of.
+ * num_args (num_outputs) is the first field of the parameters. */
+static enum ps_status name_variables(struct ps_op *op)
 {
+    bool inputs = (op->def->flags & PS_OP_VARIABLE_INPUTS) != 0;
     int64_t n = *(const int64_t *)op->params;
-    op->arg_names = calloc((size_t)n, sizeof op->arg_names[0]);
-    if (op->arg_names == NULL) {
+    char(*names)[12] = calloc((size_t)n, sizeof names[0]);
+    if (names == NULL) {
         return PS_ENOMEM;
     }
     for (int64_t i = 0; i < n; i++) {
-        snprintf(op->arg_names[i], sizeof op->arg_names[i], "arg%d", (int)i);
+        snprintf(names[i], sizeof names[i], "%s%d", inputs ? "arg" : "output", (int)i);
     }
-    op->input_count = (int)n;
+    if (inputs) {
+        op->arg_names = names;
+        op->input_count = (int)n;
+    } else {
+        op->out_names = names;
+        op->output_count = op->visible_count = (int)n;
+    }
     return PS_OK;
 }
 
@@ -77,8 +85,8 @@ enum ps_status ps_op_create(const struct ps_op_def *def, const struct ps_attr *a
     op->visible_count =
         def->visible_outputs > 0 ? def->visible_outputs : op->output_count;
     PS_TRY_GOTO(status, ps_attr_parse(def, attrs, attr_count, op->params, err), fail);
-    if ((def->flags & PS_OP_VARIABLE_INPUTS) != 0) {
-        PS_TRY_GOTO(status, name_arguments(op), fail);
+    if ((def->flags & (PS_OP_VARIABLE_INPUTS | PS_OP_VARIABLE_OUTPUTS)) != 0) {
+        PS_TRY_GOTO(status, name_variables(op), fail);
     }
     if (def->finish != NULL) {
         PS_TRY_GOTO(status, def->finish(op, err), fail);
@@ -96,6 +104,7 @@ void ps_op_destroy(struct ps_op *op)
         return;
     }
     free(op->arg_names);
+    free(op->out_names);
     free(op->params);
     free(op);
 }
@@ -132,7 +141,7 @@ const char *ps_op_input_name(const struct ps_op *op, int i)
 
 const char *ps_op_output_name(const struct ps_op *op, int i)
 {
-    return op->def->outputs[i];
+    return op->out_names != NULL ? op->out_names[i] : op->def->outputs[i];
 }
 
 const char *ps_op_aux_name(const struct ps_op *op, int i)

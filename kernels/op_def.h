@@ -43,7 +43,7 @@ struct ps_op_def {
     size_t params_bytes;
     const struct ps_attr_row *attrs;     /* NULL: none */
     const char *inputs[PS_OP_MAX_NAMES]; /* NULL-terminated; VARIABLE_INPUTS: empty */
-    const char *outputs[PS_OP_MAX_NAMES];
+    const char *outputs[PS_OP_MAX_NAMES]; /* VARIABLE_OUTPUTS: empty */
     const char *aux[PS_OP_MAX_NAMES];
     int visible_outputs; /* 0: all */
 
@@ -75,6 +75,7 @@ struct ps_op {
     const struct ps_op_def *def;
     int input_count, output_count, visible_count, aux_count;
     char (*arg_names)[12]; /* VARIABLE_INPUTS: "arg0"... */
+    char (*out_names)[12]; /* VARIABLE_OUTPUTS: "output0"... */
     void *params;          /* def->params_bytes */
 };
 

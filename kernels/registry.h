@@ -24,6 +24,9 @@ const struct ps_op_def *ps_registry_at(size_t i); /* i < count */
     X(sum)                  \
     X(shape)                \
     X(concat)               \
+    X(slice_channel)        \
+    X(transpose)            \
+    X(embedding)            \
     X(add_n)                \
     X(dropout)
 

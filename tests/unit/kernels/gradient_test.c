@@ -117,6 +117,14 @@ static const struct gradient_case {
     {"Dropout", "p=0.3", {S(7, 5)}, -1, 1},
     {"Concat", "num_args=3", {S(2, 1, 3), S(2, 4, 3), S(2, 2, 3)}, -1, 1},
     {"Concat", "num_args=2;dim=-1", {S(2, 3), S(2, 1)}, -1, 1},
+    {"SliceChannel", "num_outputs=3", {S(2, 6, 3)}, -1, 1},
+    {"SliceChannel", "num_outputs=5;axis=-1;squeeze_axis=True", {S(3, 2, 5)}, -1, 1},
+    {"SliceChannel", "num_outputs=1;axis=0", {S(3, 2)}, -1, 1},
+    {"transpose", NULL, {S(3, 4)}, -1, 1},
+    {"transpose", "axes=(2, 0, -2)", {S(3, 9, 31)}, -1, 1},
+    {"SwapAxis", "dim1=0;dim2=-1", {S(2, 3, 1, 4)}, -1, 1},
+    {"Embedding", "input_dim=4;output_dim=3", {S(2, 5)}, -0.9, 4.8},
+    {"Embedding", "input_dim=1;output_dim=1", {S(7)}, 0.1, 0.9},
     {"add_n", "num_args=4", {S(3, 5)}, -1, 1},
     {"Flatten", NULL, {S(2, 3, 4)}, -1, 1},
     {"Reshape", "shape=(-1, 2)", {S(3, 4)}, -1, 1},
@@ -129,8 +137,10 @@ static double loss(struct fixture *f)
 {
     double sum = 0.0;
     fixture_forward(f);
-    for (int64_t i = 0; i < fixture_count(&f->out[0]); i++) {
-        sum += fixture_get(&f->out[0], i) * fixture_get(&f->out_grad[0], i);
+    for (int k = 0; k < ps_op_visible_output_count(f->op); k++) {
+        for (int64_t i = 0; i < fixture_count(&f->out[k]); i++) {
+            sum += fixture_get(&f->out[k], i) * fixture_get(&f->out_grad[k], i);
+        }
     }
     return sum;
 }

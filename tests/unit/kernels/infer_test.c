@@ -60,6 +60,49 @@ static const struct infer_case infer_cases[] = {
      PS_SHAPE(2, 8, 4),
      {PS_SHAPE(2, 3, 4), PS_SHAPE(2, 5, 4)},
      PS_SHAPE(2, 8, 4)},
+    {"SliceChannel",
+     "num_outputs=3",
+     {PS_SHAPE(32, -1)},
+     PS_SHAPE(-1, 512),
+     {PS_SHAPE(32, 1536)},
+     PS_SHAPE(32, 512)},
+    {"SliceChannel",
+     "num_outputs=3;axis=-2;squeeze_axis=True",
+     {U},
+     PS_SHAPE(2, 7),
+     {PS_SHAPE(2, 3, 7)},
+     PS_SHAPE(2, 7)},
+    {"SliceChannel",
+     "num_outputs=3;squeeze_axis=True",
+     {PS_SHAPE(2, -1, 7)},
+     U,
+     {PS_SHAPE(2, 3, 7)},
+     PS_SHAPE(2, 7)},
+    {"transpose",
+     "axes=(1, 2, 0)",
+     {PS_SHAPE(-1, 3, -1)},
+     PS_SHAPE(-1, 4, 2),
+     {PS_SHAPE(2, 3, 4)},
+     PS_SHAPE(3, 4, 2)},
+    {"transpose", NULL, {U}, PS_SHAPE(4, 2), {PS_SHAPE(2, 4)}, PS_SHAPE(4, 2)},
+    {"SwapAxis",
+     "dim1=0;dim2=1",
+     {PS_SHAPE(2, 3, 4)},
+     U,
+     {PS_SHAPE(2, 3, 4)},
+     PS_SHAPE(3, 2, 4)},
+    {"Embedding",
+     "input_dim=10;output_dim=5",
+     {PS_SHAPE(2, 3), U},
+     U,
+     {PS_SHAPE(2, 3), PS_SHAPE(10, 5)},
+     PS_SHAPE(2, 3, 5)},
+    {"Embedding",
+     "input_dim=10;output_dim=5",
+     {U, U},
+     PS_SHAPE(2, 3, -1),
+     {PS_SHAPE(2, 3), PS_SHAPE(10, 5)},
+     PS_SHAPE(2, 3, 5)},
     {"Convolution",
      "kernel=(5, 5);num_filter=20",
      {PS_SHAPE(64, 1, 28, 28), U, U},
@@ -186,6 +229,15 @@ static void contradicting_shapes_are_refused(void **state)
                          U);
     assert_contradiction("Pooling", "kernel=(5, 5)", PS_SHAPE(1, 1, 4, 4), U);
     assert_contradiction("Reshape", "shape=(5, -1)", PS_SHAPE(2, 3), U);
+    assert_contradiction("SliceChannel", "num_outputs=3", PS_SHAPE(2, 7), U);
+    assert_contradiction("SliceChannel", "num_outputs=2;squeeze_axis=1", PS_SHAPE(2, 4),
+                         U);
+    assert_contradiction("SliceChannel", "num_outputs=2;axis=2", PS_SHAPE(2, 4), U);
+    assert_contradiction("transpose", "axes=(0, 1)", PS_SHAPE(2, 3, 4), U);
+    assert_contradiction("transpose", "axes=(0, -2)", PS_SHAPE(2, 3), U);
+    assert_contradiction("SwapAxis", "dim2=3", PS_SHAPE(2, 3), U);
+    assert_contradiction("Embedding", "input_dim=3;output_dim=2", PS_SHAPE(2),
+                         PS_SHAPE(2, 3));
     assert_contradiction("sum", "axis=3", PS_SHAPE(2, 3), U);
     assert_contradiction("sum", NULL, PS_SHAPE(INT64_MAX, 3), U);
     assert_contradiction("Pooling", "kernel=(5, 5);pad=(4, 4)",

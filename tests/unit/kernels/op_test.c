@@ -38,6 +38,7 @@ static void operators_are_found_by_mxnet_names_and_aliases(void **state)
         {"make_loss", "MakeLoss"},    {"broadcast_plus", "broadcast_add"},
         {"flatten", "Flatten"},       {"_RMinusScalar", "_rminus_scalar"},
         {"Pooling_v1", "Pooling"},    {"concat", "Concat"},
+        {"split", "SliceChannel"},    {"swapaxes", "SwapAxis"},
     };
     (void)state;
     for (size_t i = 0; i < PS_COUNT(pairs); i++) {
@@ -90,6 +91,9 @@ static void bad_attributes_are_refused_by_name_value_and_what_is_accepted(void *
     assert_refused("Dropout", "p=1.5", WORDS("Dropout", "p", "1.5"));
     assert_refused("Cast", "dtype=float31", WORDS("dtype", "float31", "float32"));
     assert_refused("add_n", "num_args=100000", WORDS("num_args", "4096"));
+    assert_refused("SliceChannel", "num_outputs=100000", WORDS("num_outputs", "4096"));
+    assert_refused("SliceChannel", "num_outputs=0", WORDS("num_outputs", "from 1"));
+    assert_refused("Embedding", "input_dim=0;output_dim=3", WORDS("input_dim", "'0'"));
     assert_refused("_plus_scalar", "scalar=", WORDS("scalar", "number"));
 }
 
@@ -119,6 +123,11 @@ static void counts_and_names_follow_the_attributes(void **state)
     assert_int_equal(fixture_op("Concat", "num_args=12", &op, NULL), PS_OK);
     assert_int_equal(ps_op_input_count(op), 12);
     assert_string_equal(ps_op_input_name(op, 11), "arg11");
+    ps_op_destroy(op);
+    assert_int_equal(fixture_op("SliceChannel", "num_outputs=12", &op, NULL), PS_OK);
+    assert_int_equal(ps_op_output_count(op), 12);
+    assert_int_equal(ps_op_visible_output_count(op), 12);
+    assert_string_equal(ps_op_output_name(op, 11), "output11");
     ps_op_destroy(op);
     assert_int_equal(fixture_op("BatchNorm", NULL, &op, NULL), PS_OK);
     assert_int_equal(ps_op_output_count(op), 3);
