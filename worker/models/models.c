@@ -20,6 +20,7 @@ const struct ps_model ps_models[] = {
     IMAGES(true, "lenet", ps_model_lenet, 1, 28, 10),
     IMAGES(false, "resnet-18", ps_model_resnet_18, 3, 224, 1000),
     IMAGES(false, "resnet-50", ps_model_resnet_50, 3, 224, 1000),
+    IMAGES(false, "inception-bn", ps_model_inception_bn, 3, 224, 1000),
     {.name = NULL},
 };
 

@@ -52,6 +52,8 @@ size_t ps_model_inputs(const struct ps_model *model, const struct ps_model_size 
 
 struct ps_symbol *ps_model_mlp(struct ps_builder *b, const struct ps_model_size *size);
 struct ps_symbol *ps_model_lenet(struct ps_builder *b, const struct ps_model_size *size);
+struct ps_symbol *ps_model_inception_bn(struct ps_builder *b,
+                                        const struct ps_model_size *size);
 struct ps_symbol *ps_model_resnet_18(struct ps_builder *b,
                                      const struct ps_model_size *size);
 struct ps_symbol *ps_model_resnet_50(struct ps_builder *b,

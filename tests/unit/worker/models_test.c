@@ -82,6 +82,8 @@ static void networks_have_the_parameters_of_their_papers(void **state)
          20 * 25 + 20 + 50 * 20 * 25 + 50 + 800 * 500 + 500 + 5000 + 10, 4, 10},
         /* 53 convolutions without bias, 53 batch norms, one dense layer */
         {"resnet-50", 2 + 53 * 3 + 2, 53 * 2, 25557032, 4, 1000},
+        /* 69 convolutions with bias, 69 batch norms, one dense layer */
+        {"inception-bn", 2 + 69 * 4 + 2, 69 * 2, 11295240, 4, 1000},
         {"resnet-18", 2 + 20 * 3 + 2, 20 * 2, 11689512, 4, 1000},
     };
     (void)state;
