@@ -208,14 +208,13 @@ enum ps_status ps_exec_core_create(const struct ps_bind_options *options,
     for (size_t i = 0; i < core->graph.argument_count; i++) {
         core->differentiates = core->differentiates || inputs->reqs[i] != PS_GRAD_NULL;
     }
-    const struct ps_exec_core *shared =
+    struct ps_exec_core *shared =
         options->shared == NULL ? NULL : options->shared->core;
     enum ps_status status;
     PS_TRY_GOTO(status, decide(core), fail);
     PS_TRY_GOTO(status, run_passes(core, inputs, err), fail);
     PS_TRY_GOTO(status, list_steps(core), fail);
     PS_TRY_GOTO(status, ps_exec_make_memory(core, inputs, shared, err), fail);
-    PS_TRY_GOTO(status, ps_exec_make_workspaces(core), fail);
     PS_TRY_GOTO(status, ps_exec_make_ops(core, inputs, err), fail);
     PS_TRY_GOTO(status, ps_exec_make_parts(core, false, err), fail);
     *core_out = core;

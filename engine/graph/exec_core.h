@@ -99,7 +99,8 @@ struct ps_exec_core {
     struct ps_tensor **workspaces; /* each retained */
     size_t workspace_count;
     struct ps_tensor **workspace_of; /* per node: borrows from 'workspaces'; NULL: none */
-    const uint32_t *colour_of; /* per node: of the memory plan, in the arena; NULL: one */
+    const uint32_t *colour_of; /* per node: of the memory plan; NULL: one */
+    const size_t *scratch_bytes; /* as ps_graph_plan_options.workspace_bytes; in the arena */
     struct ps_exec_kernel *kernels; /* per forward node; these keep their numbers from
                                        here on */
 
@@ -135,11 +136,13 @@ void ps_exec_core_close(struct ps_exec_core *core);
 /* exec_kernel.c: prepares the operators' kernels. */
 PS_MUST_CHECK enum ps_status ps_exec_make_kernels(struct ps_exec_core *core,
                                                   struct ps_error *err);
-PS_MUST_CHECK enum ps_status ps_exec_make_workspaces(struct ps_exec_core *core);
-/* exec_memory.c: plans and makes the tensors of all entries, and the workspaces. */
+/* exec_memory.c: how the graph will be planned; after the kernels. */
+void ps_exec_plan_options(const struct ps_exec_core *core,
+                          struct ps_graph_plan_options *options_out);
+/* Plans and makes the tensors of all entries, and the workspaces. */
 PS_MUST_CHECK enum ps_status ps_exec_make_memory(struct ps_exec_core *core,
                                                  const struct ps_exec_inputs *inputs,
-                                                 const struct ps_exec_core *shared,
+                                                 struct ps_exec_core *shared,
                                                  struct ps_error *err);
 /* exec_build.c: what each node runs, on what. */
 PS_MUST_CHECK enum ps_status ps_exec_make_ops(struct ps_exec_core *core,

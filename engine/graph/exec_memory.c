@@ -1,4 +1,5 @@
-/* From plan to tensors: blocks (or the arena), and a tensor over them for each entry. */
+/* From plan to tensors: blocks and workspaces (or the arena), and a tensor over them for
+ * each entry and each node's scratch. */
 #include "engine/graph/exec_core.h"
 
 #include "base/node.h"
@@ -15,53 +16,81 @@ static bool runs_one_at_a_time(const struct ps_bind_options *options)
     case PS_ENGINE_NAIVE:
         return true;
     case PS_ENGINE_PER_DEVICE:
-        return options->context.kind == PS_CONTEXT_CPU &&
-               ps_settings_int(settings, PS_SET_CPU_WORKER_NTHREADS) == 1;
+        return ps_settings_int(settings, options->context.kind == PS_CONTEXT_CPU
+                                             ? PS_SET_CPU_WORKER_NTHREADS
+                                             : PS_SET_GPU_WORKER_NTHREADS) == 1;
     default:
         return false;
     }
 }
 
+void ps_exec_plan_options(const struct ps_exec_core *core,
+                          struct ps_graph_plan_options *options_out)
+{
+    const struct ps_bind_options *options = &core->options;
+    bool none = options->plan == PS_PLAN_NONE;
+    *options_out = (struct ps_graph_plan_options){
+        .inplace = !none && options->inplace != 0,
+        .identity = core->differentiates,
+        .match_range = none ? 0 : (size_t)options->match_range,
+        .colours = (uint32_t)PS_MAX(options->num_temp, 1),
+        .workspace_bytes = core->scratch_bytes,
+        .effort = PS_EFFORT_FULL};
+}
+
 static enum ps_status make_plan(struct ps_exec_core *core)
 {
-    struct ps_bind_options *options = &core->options;
-    bool none = options->plan == PS_PLAN_NONE;
-    size_t range = none ? 0 : (size_t)options->match_range;
-    struct ps_graph_plan_options plan = {.inplace = !none && options->inplace != 0,
-                                         .identity = core->differentiates,
-                                         .match_range = range};
-    PS_TRY(ps_graph_plan(&core->graph, &plan, &core->plan));
-    core->plan_kind = none ? PS_PLAN_NONE : PS_PLAN_BLOCKS;
-    bool made = core->plan.offset_bytes > 0;
-    if (made && (options->plan == PS_PLAN_OFFSETS ||
-                 (options->plan == PS_PLAN_AUTO && runs_one_at_a_time(options) &&
-                  core->plan.offset_bytes < core->plan.total_bytes))) {
+    enum ps_plan_kind asked = core->options.plan;
+    struct ps_graph_plan_options options;
+    ps_exec_plan_options(core, &options);
+    PS_TRY(ps_graph_plan(&core->graph, &options, &core->plan));
+    size_t blocks = ps_memory_plan_peak(&core->plan, PS_LAYOUT_BLOCKS);
+    size_t offsets = ps_memory_plan_peak(&core->plan, PS_LAYOUT_OFFSETS);
+    enum ps_plan_layout layout = PS_LAYOUT_BLOCKS;
+    core->plan_kind = asked == PS_PLAN_NONE ? PS_PLAN_NONE : PS_PLAN_BLOCKS;
+    if (offsets != SIZE_MAX &&
+        (asked == PS_PLAN_OFFSETS || (asked == PS_PLAN_AUTO && offsets < blocks &&
+                                      runs_one_at_a_time(&core->options)))) {
         core->plan_kind = PS_PLAN_OFFSETS;
+        layout = PS_LAYOUT_OFFSETS;
     }
-    core->internal_bytes = core->plan_kind == PS_PLAN_OFFSETS ? core->plan.offset_bytes
-                                                              : core->plan.total_bytes;
+    core->peak_bytes = ps_memory_plan_peak(&core->plan, layout);
+    core->workspace_bytes = ps_memory_plan_scratch(&core->plan, layout);
+    core->internal_bytes = core->peak_bytes - core->workspace_bytes;
+    core->colour_of = options.colours > 1 ? core->plan.colour_of : NULL;
     return PS_OK;
 }
 
-/* ---- internal memory: from the shared executor's pool where large enough ---- */
+/* ---- memory: from the shared executor's pool where large enough ---- */
+
+/* Memory that the plan asks for: its blocks (or the arena and the kept groups), then its
+ * workspaces. */
+struct wanted {
+    size_t bytes;
+    struct ps_context context;
+};
 
 struct supply {
     struct ps_exec_core *core;
-    const struct ps_exec_core *shared;
+    struct ps_exec_core *shared;
     bool *used; /* per tensor of the shared pool */
+    struct wanted *wanted;
+    size_t count; /* of 'wanted' */
 };
 
-static enum ps_status make_bytes(struct supply *supply, size_t bytes,
+static enum ps_status make_bytes(struct supply *supply, const struct wanted *wanted,
                                  struct ps_tensor **tensor_out)
 {
     struct ps_exec_core *core = supply->core;
     size_t count = supply->shared == NULL ? 0 : supply->shared->pool_count;
-    size_t best = count;
+    size_t best = count, best_bytes = SIZE_MAX;
     for (size_t i = 0; i < count; i++) {
-        size_t have = ps_tensor_bytes(supply->shared->pool[i]);
-        if (!supply->used[i] && have >= bytes &&
-            (best == count || have < ps_tensor_bytes(supply->shared->pool[best]))) {
+        struct ps_tensor *have = supply->shared->pool[i];
+        size_t bytes = ps_tensor_bytes(have);
+        if (!supply->used[i] && bytes >= wanted->bytes && bytes < best_bytes &&
+            ps_context_equal(ps_tensor_context(have), wanted->context)) {
             best = i;
+            best_bytes = bytes;
         }
     }
     struct ps_tensor *made;
@@ -69,9 +98,9 @@ static enum ps_status make_bytes(struct supply *supply, size_t bytes,
         supply->used[best] = true;
         made = ps_tensor_retain(supply->shared->pool[best]);
     } else {
-        struct ps_shape shape = PS_SHAPE((int64_t)bytes);
-        PS_TRY(ps_tensor_create(core->options.engine, core->options.context, PS_U8,
-                                &shape, &made));
+        struct ps_shape shape = PS_SHAPE((int64_t)wanted->bytes);
+        PS_TRY(ps_tensor_create(core->options.engine, wanted->context, PS_U8, &shape,
+                                &made));
     }
     core->pool[core->pool_count++] = made;
     *tensor_out = made;
@@ -79,74 +108,154 @@ static enum ps_status make_bytes(struct supply *supply, size_t bytes,
 }
 
 /* Largest first, so that a pool's large blocks are not taken by small requests. */
-static enum ps_status make_blocks(struct supply *supply, const size_t *bytes,
-                                  size_t count)
+static enum ps_status make_blocks(struct supply *supply)
 {
     struct ps_exec_core *core = supply->core;
-    for (size_t made = 0; made < count; made++) {
-        size_t largest = count;
-        for (size_t b = 0; b < count; b++) {
+    for (size_t made = 0; made < supply->count; made++) {
+        size_t largest = supply->count;
+        for (size_t b = 0; b < supply->count; b++) {
             if (core->blocks[b] == NULL &&
-                (largest == count || bytes[b] > bytes[largest])) {
+                (largest == supply->count ||
+                 supply->wanted[b].bytes > supply->wanted[largest].bytes)) {
                 largest = b;
             }
         }
-        PS_TRY(make_bytes(supply, bytes[largest], &core->blocks[largest]));
-        core->block_count++;
+        PS_TRY(make_bytes(supply, &supply->wanted[largest], &core->blocks[largest]));
     }
     return PS_OK;
 }
 
-/* Blocks of the plan with offsets: the arena, then one for each kept group.  Their
- * numbers go to groups[].block. */
-static size_t offset_blocks(struct ps_memory_plan *plan, size_t *bytes)
+static void want(struct supply *supply, size_t bytes, uint32_t device)
 {
-    size_t count = 0;
-    bytes[count++] = plan->arena_bytes;
+    supply->wanted[supply->count++] =
+        (struct wanted){.bytes = bytes, .context = ps_plan_context(device)};
+}
+
+/* The arena, then one block for each kept group.  Their numbers go to groups[].block. */
+static void want_offsets(struct supply *supply)
+{
+    struct ps_memory_plan *plan = &supply->core->plan;
+    want(supply, plan->arena_bytes, plan->arena_device);
     for (size_t g = 0; g < plan->group_count; g++) {
-        plan->groups[g].block = plan->groups[g].keep ? (uint32_t)count : 0;
-        if (plan->groups[g].keep) {
-            plan->groups[g].offset = 0;
-            bytes[count++] = plan->groups[g].bytes;
+        struct ps_plan_group *group = &plan->groups[g];
+        group->block = group->keep ? (uint32_t)supply->count : 0;
+        if (group->keep) {
+            group->offset = 0;
+            want(supply, group->bytes, group->device);
         }
     }
-    return count;
+    supply->core->block_count = supply->count;
+}
+
+static void want_blocks(struct supply *supply)
+{
+    struct ps_memory_plan *plan = &supply->core->plan;
+    for (size_t b = 0; b < plan->block_count; b++) {
+        want(supply, plan->block_bytes[b], plan->block_device[b]);
+    }
+    for (size_t g = 0; g < plan->group_count; g++) {
+        plan->groups[g].offset = 0;
+    }
+    supply->core->block_count = supply->count;
+    for (size_t w = 0; w < plan->workspace_count; w++) {
+        want(supply, plan->workspaces[w].bytes, plan->workspaces[w].device);
+    }
+}
+
+/* Both pools hold all there is: what is new is the shared executor's too, so that the
+ * next one bound with it finds it. */
+static enum ps_status join_pools(struct supply *supply)
+{
+    struct ps_exec_core *core = supply->core, *shared = supply->shared;
+    if (shared == NULL) {
+        return PS_OK;
+    }
+    size_t before = shared->pool_count, own = core->pool_count;
+    struct ps_tensor **pool =
+        realloc(shared->pool, (before + own) * sizeof(struct ps_tensor *));
+    if (pool == NULL && before + own > 0) {
+        return PS_ENOMEM;
+    }
+    shared->pool = pool;
+    for (size_t i = 0; i < own; i++) {
+        bool found = false;
+        for (size_t k = 0; k < before; k++) {
+            found = found || (supply->used[k] && pool[k] == core->pool[i]);
+        }
+        if (!found) {
+            pool[shared->pool_count++] = ps_tensor_retain(core->pool[i]);
+        }
+    }
+    for (size_t i = 0; i < before; i++) {
+        if (!supply->used[i]) {
+            core->pool[core->pool_count++] = ps_tensor_retain(pool[i]);
+        }
+    }
+    return PS_OK;
 }
 
 static enum ps_status make_internal(struct ps_exec_core *core,
-                                    const struct ps_exec_core *shared)
+                                    struct ps_exec_core *shared)
 {
-    struct ps_memory_plan *plan = &core->plan;
-    size_t room = plan->group_count + 2;
+    const struct ps_memory_plan *plan = &core->plan;
+    size_t room = plan->group_count + plan->workspace_count + 2;
     size_t pool = room + (shared == NULL ? 0 : shared->pool_count);
-    struct supply supply = {.core = core, .shared = shared, .used = calloc(pool, 1)};
-    size_t *bytes = calloc(room, sizeof(size_t));
+    struct supply supply = {.core = core,
+                            .shared = shared,
+                            .used = calloc(pool, 1),
+                            .wanted = calloc(room, sizeof(struct wanted))};
     core->blocks = calloc(room, sizeof(struct ps_tensor *));
     core->pool = calloc(pool, sizeof(struct ps_tensor *));
     enum ps_status status = PS_ENOMEM;
-    if (supply.used == NULL || bytes == NULL || core->blocks == NULL ||
-        core->pool == NULL) {
-        goto out;
-    }
-    size_t count = plan->block_count;
-    if (core->plan_kind == PS_PLAN_OFFSETS) {
-        count = offset_blocks(plan, bytes);
-    } else {
-        memcpy(bytes, plan->block_bytes, count * sizeof(size_t));
-        for (size_t g = 0; g < plan->group_count; g++) {
-            plan->groups[g].offset = 0;
+    if (supply.used != NULL && supply.wanted != NULL && core->blocks != NULL &&
+        core->pool != NULL) {
+        if (core->plan_kind == PS_PLAN_OFFSETS) {
+            want_offsets(&supply);
+        } else {
+            want_blocks(&supply);
         }
-    }
-    PS_TRY_GOTO(status, make_blocks(&supply, bytes, count), out);
-    for (size_t i = 0; shared != NULL && i < shared->pool_count; i++) {
-        if (!supply.used[i]) {
-            core->pool[core->pool_count++] = ps_tensor_retain(shared->pool[i]);
-        }
+        PS_TRY_GOTO(status, make_blocks(&supply), out);
+        status = join_pools(&supply);
     }
 out:
-    free(bytes);
+    free(supply.wanted);
     free(supply.used);
     return status;
+}
+
+/* ---- scratch ---- */
+
+/* With blocks, the nodes of one colour share a workspace; in the arena each has its place
+ * there. */
+static enum ps_status make_workspaces(struct ps_exec_core *core)
+{
+    const struct ps_memory_plan *plan = &core->plan;
+    bool arena = core->plan_kind == PS_PLAN_OFFSETS;
+    size_t room = arena ? plan->step_count : plan->workspace_count;
+    core->workspaces = calloc(room + 1, sizeof(struct ps_tensor *));
+    core->workspace_of = calloc(plan->step_count + 1, sizeof(struct ps_tensor *));
+    if (core->workspaces == NULL || core->workspace_of == NULL) {
+        return PS_ENOMEM;
+    }
+    for (size_t w = 0; !arena && w < plan->workspace_count; w++) {
+        core->workspaces[core->workspace_count++] =
+            ps_tensor_retain(core->blocks[core->block_count + w]);
+    }
+    for (size_t s = 0; s < plan->step_count; s++) {
+        if (plan->scratch_bytes[s] == 0) {
+            continue;
+        }
+        if (!arena) {
+            core->workspace_of[s] = core->workspaces[plan->workspace_of[s]];
+            continue;
+        }
+        struct ps_shape shape = PS_SHAPE((int64_t)plan->scratch_bytes[s]);
+        struct ps_tensor **at = &core->workspaces[core->workspace_count];
+        PS_TRY(ps_tensor_at(core->blocks[0], plan->scratch_offset[s], PS_U8, &shape, at));
+        core->workspace_of[s] = *at;
+        core->workspace_count++;
+    }
+    return PS_OK;
 }
 
 /* ---- entries ---- */
@@ -154,10 +263,10 @@ out:
 static enum ps_status place_entry(struct ps_exec_core *core, size_t e)
 {
     const struct ps_graph_entry *entry = &core->graph.entries[e];
-    enum ps_node_kind kind = core->graph.nodes[entry->node].kind;
+    const struct ps_graph_node *node = &core->graph.nodes[entry->node];
     uint32_t group = core->plan.group_of[e];
-    if (kind == PS_NODE_HEAD_GRAD) {
-        return ps_tensor_create(core->options.engine, core->options.context, entry->dtype,
+    if (node->kind == PS_NODE_HEAD_GRAD) {
+        return ps_tensor_create(core->options.engine, node->context, entry->dtype,
                                 &entry->shape, &core->entries[e]);
     }
     if (core->entries[e] != NULL || group == PS_PLAN_NOWHERE) {
@@ -186,8 +295,7 @@ static void place_given(struct ps_exec_core *core, const struct ps_exec_inputs *
 
 enum ps_status ps_exec_make_memory(struct ps_exec_core *core,
                                    const struct ps_exec_inputs *inputs,
-                                   const struct ps_exec_core *shared,
-                                   struct ps_error *err)
+                                   struct ps_exec_core *shared, struct ps_error *err)
 {
     size_t entries = core->graph.entry_count;
     core->entries = calloc(entries + 1, sizeof(struct ps_tensor *));
@@ -197,6 +305,7 @@ enum ps_status ps_exec_make_memory(struct ps_exec_core *core,
     enum ps_status status;
     PS_TRY_GOTO(status, make_plan(core), out);
     PS_TRY_GOTO(status, make_internal(core, shared), out);
+    PS_TRY_GOTO(status, make_workspaces(core), out);
     place_given(core, inputs);
     for (size_t e = 0; e < entries; e++) {
         PS_TRY_GOTO(status, place_entry(core, e), out);
@@ -204,5 +313,5 @@ enum ps_status ps_exec_make_memory(struct ps_exec_core *core,
 out:
     return status == PS_OK ? PS_OK
                            : ps_error_set(err, status, "internal memory of %zu bytes: %s",
-                                          core->internal_bytes, ps_status_text(status));
+                                          core->peak_bytes, ps_status_text(status));
 }

@@ -182,15 +182,8 @@ static enum ps_status find_groups(const struct ps_plan_input *input,
 }
 
 /* One arena serves one device and one colour. */
-static bool one_arena(const struct ps_plan_input *input,
-                      const struct ps_memory_plan *plan)
+static bool one_arena(const struct ps_plan_input *input, struct ps_memory_plan *plan)
 {
-    uint32_t device = plan->group_count > 0 ? plan->groups[0].device : 0;
-    for (size_t g = 1; g < plan->group_count; g++) {
-        if (plan->groups[g].device != device) {
-            return false;
-        }
-    }
     const struct ps_plan_step *first = NULL;
     for (size_t s = 0; s < input->step_count; s++) {
         const struct ps_plan_step *step = &input->steps[s];
@@ -198,11 +191,16 @@ static bool one_arena(const struct ps_plan_input *input,
             continue;
         }
         first = first == NULL ? step : first;
-        if (step->colour != first->colour ||
-            (step->workspace_bytes > 0 && step->device != device)) {
+        if (step->colour != first->colour || step->device != first->device) {
             return false;
         }
     }
+    for (size_t g = 0; g < plan->group_count; g++) {
+        if (first == NULL || plan->groups[g].device != first->device) {
+            return false;
+        }
+    }
+    plan->arena_device = first == NULL ? 0 : first->device;
     return input->match_range > 0;
 }
 

@@ -117,8 +117,9 @@ struct ps_memory_plan {
 
     /* Offsets. */
     size_t *scratch_offset; /* per step with scratch */
-    size_t arena_bytes;     /* groups that are not kept, and scratch ... */
-    size_t offset_bytes;    /* ... and the kept groups beside it; 0: not made */
+    uint32_t arena_device;
+    size_t arena_bytes;  /* groups that are not kept, and scratch ... */
+    size_t offset_bytes; /* ... and the kept groups beside it; 0: not made */
 };
 
 enum ps_plan_layout { PS_LAYOUT_LIVE, PS_LAYOUT_BLOCKS, PS_LAYOUT_OFFSETS };
