@@ -408,6 +408,11 @@ void ps_trace_count(struct ps_trace *trace, enum ps_trace_category category,
     }
 }
 
+uint64_t ps_trace_ids(struct ps_trace *trace)
+{
+    return atomic_fetch_add_explicit(&trace->next_ids, 1, memory_order_relaxed) << 40;
+}
+
 bool ps_trace_is_due(struct ps_trace *trace, uint64_t now_ns)
 {
     /* relaxed: one counter more or less is nothing */

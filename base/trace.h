@@ -119,6 +119,8 @@ static inline bool ps_trace_wants(const struct ps_trace *trace, uint32_t what)
 }
 
 uint64_t ps_trace_now(struct ps_trace *trace);
+/* Numbers of one's own for ps_trace_begin: this and the 2^40 that follow. */
+uint64_t ps_trace_ids(struct ps_trace *trace);
 /* The caller asked ps_trace_wants before the work began.  When the thread's ring is full
  * it is emptied here. */
 void ps_trace_add(struct ps_trace *trace, const struct ps_trace_span *span);

@@ -135,6 +135,7 @@ struct ps_trace {
     pthread_key_t key; /* each thread's ring */
     bool key_made;
     _Atomic uint64_t due_ns;
+    _Atomic uint64_t next_ids;
     _Atomic uint64_t lost; /* of threads without a ring, and without a file */
     uint64_t zero_ns;      /* time stamps count from here, on the node's clock ... */
     uint64_t zero_wall_ns; /* ... which is this wall time */
