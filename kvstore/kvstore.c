@@ -5,6 +5,7 @@
 #include "base/str.h"
 #include "kvstore/kvstore_ops.h"
 #include "kvstore/reducer.h"
+#include "kvstore/staging.h"
 #include "kvstore/types.h"
 
 #include <ctype.h>
@@ -63,6 +64,7 @@ static void free_key(struct ps_kvstore *store, struct ps_kv_key *key)
         return;
     }
     store->ops->key_fini(store, key);
+    ps_staging_fini(key);
     ps_key_row_fini(&key->row);
     free(key);
 }
@@ -151,8 +153,8 @@ static enum ps_status check_kind(struct ps_kvstore *store, struct ps_key key,
     return PS_OK;
 }
 
-static enum ps_status find_key(struct ps_kvstore *store, struct ps_key key,
-                               struct ps_kv_key **key_out, struct ps_error *err)
+enum ps_status ps_kvstore_find_key(struct ps_kvstore *store, struct ps_key key,
+                                   struct ps_kv_key **key_out, struct ps_error *err)
 {
     char text[PS_KEY_NAME_BYTES];
     PS_TRY(key_text(key, text, err));
@@ -231,7 +233,7 @@ enum ps_status ps_kvstore_submit(struct ps_kvstore *store, struct ps_kv_request 
     if (request->upstream == PS_OK) { /* else it holds the words of the ABORT vote */
         request->error = (struct ps_error){.status = PS_OK};
     }
-    PS_TRY(find_key(store, request->key, &key, &request->error));
+    PS_TRY(ps_kvstore_find_key(store, request->key, &key, &request->error));
     PS_TRY(check_request(key, request, &request->error));
     return store->ops->submit(store, key, request);
 }

@@ -13,6 +13,7 @@
 struct ps_kv_key {
     struct ps_key_row row; /* dist: as placed by the scheduler; local: one extent */
     void *impl;            /* the store's state of the key */
+    struct ps_tensor **staging; /* staging.c: host copies of device tensors, or NULL */
     bool ready;            /* init is through with it; guarded by the table's mutex */
 };
 
@@ -59,6 +60,11 @@ struct ps_kvstore {
     void *impl;
 };
 
+/* kvstore.c: the entry of an initialised key.  Errors: PS_ENOENT, PS_EINVAL. */
+PS_MUST_CHECK enum ps_status ps_kvstore_find_key(struct ps_kvstore *store,
+                                                 struct ps_key key,
+                                                 struct ps_kv_key **key_out,
+                                                 struct ps_error *err);
 /* tensors.c */
 PS_MUST_CHECK enum ps_status ps_kvstore_tensors_open(struct ps_kvstore *store);
 

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "engine/engine.h"
 #include "engine/tensor/tensor.h"
+#include "kvstore/staging.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -83,22 +84,12 @@ static enum ps_status check_tensors(struct ps_key key, struct ps_tensor *const *
     return PS_OK;
 }
 
-enum ps_status ps_kvstore_pushpull(struct ps_kvstore *store, struct ps_key key,
-                                   struct ps_tensor *const *grads, uint32_t grad_count,
-                                   struct ps_tensor *const *weights,
-                                   uint32_t weight_count, int priority,
-                                   struct ps_error *err)
+/* One engine operation over tensors of the host. */
+static enum ps_status push_op(struct ps_kvstore *store, struct ps_key key,
+                              struct ps_tensor *const *grads, uint32_t grad_count,
+                              struct ps_tensor *const *weights, uint32_t weight_count,
+                              int priority, struct ps_error *err)
 {
-    if (store->engine == NULL) {
-        return ps_error_set(err, PS_EINVAL, "store %s was created without an engine",
-                            store->name);
-    }
-    if (grad_count + weight_count == 0 || grad_count > PS_KV_TENSORS_MAX ||
-        weight_count > PS_KV_TENSORS_MAX) {
-        return ps_error_set(err, PS_ERANGE,
-                            "a call takes 1 to %d tensors on each side, not %u, %u",
-                            PS_KV_TENSORS_MAX, grad_count, weight_count);
-    }
     struct tensor_op *op = ps_pool_get(store->tensor_ops);
     if (op == NULL) {
         return ps_error_set(err, PS_ENOMEM, "store %s: out of memory", store->name);
@@ -155,6 +146,35 @@ enum ps_status ps_kvstore_pushpull(struct ps_kvstore *store, struct ps_key key,
 free_op:
     op_release(op);
     return status;
+}
+
+enum ps_status ps_kvstore_pushpull(struct ps_kvstore *store, struct ps_key key,
+                                   struct ps_tensor *const *grads, uint32_t grad_count,
+                                   struct ps_tensor *const *weights,
+                                   uint32_t weight_count, int priority,
+                                   struct ps_error *err)
+{
+    if (store->engine == NULL) {
+        return ps_error_set(err, PS_EINVAL, "store %s was created without an engine",
+                            store->name);
+    }
+    if (grad_count + weight_count == 0 || grad_count > PS_KV_TENSORS_MAX ||
+        weight_count > PS_KV_TENSORS_MAX) {
+        return ps_error_set(err, PS_ERANGE,
+                            "a call takes 1 to %d tensors on each side, not %u, %u",
+                            PS_KV_TENSORS_MAX, grad_count, weight_count);
+    }
+    if (!ps_staging_needed(grads, grad_count) &&
+        !ps_staging_needed(weights, weight_count)) {
+        return push_op(store, key, grads, grad_count, weights, weight_count, priority,
+                       err);
+    }
+    struct ps_staged staged;
+    PS_TRY(ps_staging_in(store, key, grads, grad_count, weights, weight_count, priority,
+                         &staged, err));
+    PS_TRY(push_op(store, key, staged.grads, staged.grad_count, staged.weights,
+                   staged.weight_count, priority, err));
+    return ps_staging_out(&staged, weights, weight_count, priority, err);
 }
 
 enum ps_status ps_kvstore_init_tensors(struct ps_kvstore *store,

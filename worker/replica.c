@@ -16,6 +16,8 @@ struct ps_replica {
     size_t *params; /* argument index of each parameter */
     size_t param_count;
     struct ps_tensor *data, *label, *output; /* the executor's */
+    /* the same on the host: retained; other tensors where the device is not the host */
+    struct ps_tensor *host_data, *host_label, *host_output;
     struct ps_var *score_var;
     struct ps_engine_call *count_call;
     struct ps_pool *feeds;
@@ -38,8 +40,8 @@ static enum ps_status run_feed(void *arg, const struct ps_run *run, struct ps_er
     struct ps_replica *replica = feed->replica;
     const struct ps_dataset *dataset = feed->dataset;
     size_t pixels = (size_t)dataset->rows * dataset->columns;
-    float *data = ps_tensor_data(replica->data);
-    float *label = ps_tensor_data(replica->label);
+    float *data = ps_tensor_data(replica->host_data);
+    float *label = ps_tensor_data(replica->host_label);
     if (data == NULL || label == NULL) {
         return ps_error_set(err, PS_ENOMEM, "no memory for a batch of %u samples",
                             replica->options.batch);
@@ -71,9 +73,9 @@ static enum ps_status run_count(void *arg, const struct ps_run *run, struct ps_e
     PS_UNUSED(run);
     PS_UNUSED(err);
     struct ps_replica *replica = arg;
-    const float *p = ps_tensor_data(replica->output);
-    const float *label = ps_tensor_data(replica->label);
-    size_t classes = (size_t)ps_tensor_shape(replica->output)->dim[1];
+    const float *p = ps_tensor_data(replica->host_output);
+    const float *label = ps_tensor_data(replica->host_label);
+    size_t classes = (size_t)ps_tensor_shape(replica->host_output)->dim[1];
     for (uint32_t n = 0; n < replica->valid; n++) {
         const float *row = p + n * classes;
         size_t best = 0, truth = (size_t)label[n];
@@ -98,7 +100,7 @@ static enum ps_status bind(struct ps_replica *replica, struct ps_error *err)
                                     .shape_count = PS_COUNT(shapes),
                                     .req = PS_GRAD_WRITE,
                                     .no_gradient = inputs};
-    bind_options.context = PS_CPU(o->device);
+    bind_options.context = o->context;
     bind_options.devices = o->devices;
     bind_options.seed = o->seed;
     PS_TRY(ps_executor_simple_bind(o->symbol, &bind_options, &simple, &replica->executor,
@@ -131,14 +133,45 @@ static enum ps_status find_params(struct ps_replica *replica, struct ps_error *e
     return PS_OK;
 }
 
+/* Where the host makes batches and reads outputs of a device. */
+static struct ps_context host_of(struct ps_context context)
+{
+    return PS_CPU(context.kind == PS_CONTEXT_CPU ? context.id : 0);
+}
+
+static bool is_host(const struct ps_replica *replica)
+{
+    return replica->options.context.kind == PS_CONTEXT_CPU;
+}
+
+static enum ps_status host_tensor(const struct ps_replica *replica,
+                                  struct ps_tensor *tensor, struct ps_tensor **host_out)
+{
+    if (is_host(replica)) {
+        *host_out = ps_tensor_retain(tensor);
+        return PS_OK;
+    }
+    return ps_tensor_create(replica->options.engine, host_of(replica->options.context),
+                            (int)ps_tensor_dtype(tensor), ps_tensor_shape(tensor),
+                            host_out);
+}
+
+static enum ps_status make_host_tensors(struct ps_replica *replica)
+{
+    PS_TRY(host_tensor(replica, replica->data, &replica->host_data));
+    PS_TRY(host_tensor(replica, replica->label, &replica->host_label));
+    return host_tensor(replica, replica->output, &replica->host_output);
+}
+
 static enum ps_status make_calls(struct ps_replica *replica)
 {
     const struct ps_replica_options *o = &replica->options;
+    PS_TRY(make_host_tensors(replica));
     PS_TRY(ps_pool_create(sizeof(struct feed) + o->batch * sizeof(uint32_t), 4, 0, false,
                           &replica->feeds));
     PS_TRY(ps_var_create(o->engine, &replica->score_var));
-    struct ps_var *reads[] = {ps_tensor_var(replica->output),
-                              ps_tensor_var(replica->label)};
+    struct ps_var *reads[] = {ps_tensor_var(replica->host_output),
+                              ps_tensor_var(replica->host_label)};
     struct ps_engine_op count_op = {
         .name = "Count",
         .run = run_count,
@@ -147,7 +180,7 @@ static enum ps_status make_calls(struct ps_replica *replica)
         .read_count = PS_COUNT(reads),
         .writes = &replica->score_var,
         .write_count = 1,
-        .context = PS_CPU(o->device),
+        .context = host_of(o->context),
     };
     return ps_engine_call_create(o->engine, &count_op, &replica->count_call);
 }
@@ -155,9 +188,11 @@ static enum ps_status make_calls(struct ps_replica *replica)
 enum ps_status ps_replica_create(const struct ps_replica_options *options,
                                  struct ps_replica **replica_out, struct ps_error *err)
 {
+    char text[PS_CONTEXT_TEXT_BYTES];
+    const char *name = ps_context_text(options->context, text);
     struct ps_replica *replica = calloc(1, sizeof(*replica));
     if (replica == NULL) {
-        return ps_error_set(err, PS_ENOMEM, "device %d: out of memory", options->device);
+        return ps_error_set(err, PS_ENOMEM, "%s: out of memory", name);
     }
     replica->options = *options;
     ps_symbol_retain(options->symbol);
@@ -166,8 +201,7 @@ enum ps_status ps_replica_create(const struct ps_replica_options *options,
     PS_TRY_GOTO(status, find_params(replica, err), fail);
     status = make_calls(replica);
     if (status != PS_OK) {
-        (void)ps_error_set(err, status, "device %d: %s", options->device,
-                           ps_status_text(status));
+        (void)ps_error_set(err, status, "%s: %s", name, ps_status_text(status));
         goto fail;
     }
     *replica_out = replica;
@@ -189,6 +223,9 @@ void ps_replica_destroy(struct ps_replica *replica)
     if (replica->score_var != NULL) {
         ps_var_delete(replica->options.engine, replica->score_var);
     }
+    ps_tensor_release(replica->host_data);
+    ps_tensor_release(replica->host_label);
+    ps_tensor_release(replica->host_output);
     ps_executor_destroy(replica->executor);
     ps_pool_destroy(replica->feeds);
     ps_symbol_release(replica->options.symbol);
@@ -233,8 +270,8 @@ static enum ps_status push_feed(struct ps_replica *replica,
     feed->dataset = dataset;
     feed->count = count;
     memcpy(feed->indices, indices, count * sizeof(*indices));
-    struct ps_var *writes[] = {ps_tensor_var(replica->data),
-                               ps_tensor_var(replica->label)};
+    struct ps_var *writes[] = {ps_tensor_var(replica->host_data),
+                               ps_tensor_var(replica->host_label)};
     struct ps_engine_op op = {
         .name = "Feed",
         .run = run_feed,
@@ -242,13 +279,26 @@ static enum ps_status push_feed(struct ps_replica *replica,
         .release = release_feed,
         .writes = writes,
         .write_count = PS_COUNT(writes),
-        .context = PS_CPU(replica->options.device),
+        .context = host_of(replica->options.context),
     };
     enum ps_status status = ps_engine_push(replica->options.engine, &op);
     if (status != PS_OK) {
         ps_pool_put(replica->feeds, feed);
+        return status;
     }
-    return status;
+    if (is_host(replica)) {
+        return PS_OK;
+    }
+    PS_TRY(ps_tensor_copy(replica->host_data, replica->data, 0));
+    return ps_tensor_copy(replica->host_label, replica->label, 0);
+}
+
+static enum ps_status push_count(struct ps_replica *replica)
+{
+    if (!is_host(replica)) {
+        PS_TRY(ps_tensor_copy(replica->output, replica->host_output, 0));
+    }
+    return ps_engine_call_push(replica->count_call);
 }
 
 enum ps_status ps_replica_step(struct ps_replica *replica,
@@ -273,7 +323,7 @@ enum ps_status ps_replica_step(struct ps_replica *replica,
         return ps_error_set(err, status, "feeding a batch: %s", ps_status_text(status));
     }
     PS_TRY(ps_executor_forward(replica->executor, training, err));
-    status = ps_engine_call_push(replica->count_call);
+    status = push_count(replica);
     if (status != PS_OK) {
         return ps_error_set(err, status, "counting a batch: %s", ps_status_text(status));
     }

@@ -1,6 +1,8 @@
 /* One device's copy of the network: an executor, the operation that feeds it a batch, and
  * the one that counts how well it did.  All three are engine operations, so a whole step
- * is pushed ahead without waiting. Threads: one at a time. */
+ * is pushed ahead without waiting.  Batches are made and counted on the host; where the
+ * device has memory of its own they are copied in and the outputs back.  Threads: one at
+ * a time. */
 #ifndef PENSTOCK_WORKER_REPLICA_H
 #define PENSTOCK_WORKER_REPLICA_H
 
@@ -21,7 +23,8 @@ struct ps_replica_options {
     struct ps_engine *engine;         /* keeps a borrow */
     const struct ps_kernels *kernels; /* keeps a borrow */
     struct ps_symbol *symbol;         /* retained */
-    int device, devices; /* cpu(device); this host computes on 'devices' side by side */
+    struct ps_context context;
+    int devices; /* this host computes on so many side by side */
     uint32_t batch, rows, columns;
     uint64_t seed; /* of dropout */
 };

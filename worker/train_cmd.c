@@ -19,7 +19,7 @@
 /* What the command line says, with its defaults. */
 struct flags {
     const char *network, *data, *optimizer, *kv_store, *model_prefix, *metrics;
-    const char *lr_step_epochs;
+    const char *lr_step_epochs, *gpus;
     struct ps_option_list set;
     int64_t batch_size, num_epochs, cpus, load_epoch, disp_batches, seed, max_steps;
     double lr, lr_factor, mom, wd;
@@ -32,9 +32,9 @@ static const struct flags defaults = {
     .optimizer = "sgd",
     .kv_store = "local",
     .lr_step_epochs = "",
+    .gpus = "",
     .batch_size = 64,
     .num_epochs = 10,
-    .cpus = 1,
     .load_epoch = -1,
     .disp_batches = 20,
     .lr = 0.05,
@@ -44,7 +44,7 @@ static const struct flags defaults = {
     .progress = true,
 };
 
-#define OPTION_COUNT 20
+#define OPTION_COUNT 21
 
 static void make_options(struct flags *f, struct ps_option options[OPTION_COUNT])
 {
@@ -70,7 +70,9 @@ static void make_options(struct flags *f, struct ps_option options[OPTION_COUNT]
         {"kv-store", 0, PS_OPT_TEXT, &f->kv_store, 0, 0, NULL, "TYPE",
          "local, device, dist_sync, dist_async or dist_device_sync"},
         {"cpus", 0, PS_OPT_INT, &f->cpus, 1, PS_KV_TENSORS_MAX, NULL, "N",
-         "CPU devices of this worker"},
+         "CPU devices of this worker; 1 when no gpus are named"},
+        {"gpus", 0, PS_OPT_TEXT, &f->gpus, 0, 0, NULL, "I,J,...",
+         "GPUs of this worker, in place of CPU devices"},
         {"model-prefix", 0, PS_OPT_TEXT, &f->model_prefix, 0, 0, NULL, "PREFIX",
          "save PREFIX-symbol.json and PREFIX-0001.safetensors, ... after each epoch"},
         {"load-epoch", 0, PS_OPT_INT, &f->load_epoch, 0, INT32_MAX, NULL, "N",
@@ -119,6 +121,46 @@ static enum ps_status parse_steps(const char *text, int64_t steps[LR_STEPS_MAX],
     return PS_OK;
 }
 
+/* The devices to train on: "0,1" for gpu(0) and gpu(1), else cpu(0) .. cpu(cpus - 1). */
+static enum ps_status parse_devices(const struct flags *f,
+                                    struct ps_context devices[PS_KV_TENSORS_MAX],
+                                    size_t *count_out, struct ps_error *err)
+{
+    size_t count = 0;
+    if (f->gpus[0] == '\0') {
+        for (; count < (size_t)PS_MAX(f->cpus, 1); count++) {
+            devices[count] = PS_CPU((int)count);
+        }
+    } else if (f->cpus > 0) {
+        return ps_error_set(err, PS_EINVAL,
+                            "gpus \"%s\" and cpus %" PRId64 ": one of them is accepted",
+                            f->gpus, f->cpus);
+    }
+    for (const char *at = f->gpus; *at != '\0';) {
+        char word[8] = "";
+        int64_t id = -1;
+        size_t size = strcspn(at, ",");
+        if (size < sizeof(word)) {
+            memcpy(word, at, size);
+        }
+        bool again = false, good = ps_parse_i64(word, &id) == PS_OK && id >= 0 &&
+                                   id <= PS_CONTEXT_MAX_ID && count < PS_KV_TENSORS_MAX;
+        for (size_t i = 0; i < count; i++) {
+            again = again || devices[i].id == id;
+        }
+        if (!good || again || (at[size] == ',' && at[size + 1] == '\0')) {
+            return ps_error_set(
+                err, PS_EINVAL,
+                "gpus \"%s\": up to %d different device numbers like 0,1 are accepted",
+                f->gpus, PS_KV_TENSORS_MAX);
+        }
+        devices[count++] = PS_GPU((int)id);
+        at += size + (at[size] == ',' ? 1 : 0);
+    }
+    *count_out = count;
+    return PS_OK;
+}
+
 /* Momentum and weight decay for the optimizers that have them. */
 static void make_hyper(const struct flags *f, struct ps_str *hyper)
 {
@@ -134,17 +176,18 @@ static void make_hyper(const struct flags *f, struct ps_str *hyper)
 static enum ps_status check_flags(const struct flags *f, struct ps_error *err)
 {
     int64_t steps[LR_STEPS_MAX];
-    size_t step_count;
+    struct ps_context devices[PS_KV_TENSORS_MAX];
+    size_t step_count, device_count;
     struct ps_optimizer optimizer;
     struct ps_str text = {0};
     PS_TRY(ps_model_check(f->network, err));
     PS_TRY(ps_kvstore_type_check(f->kv_store, err));
     PS_TRY(parse_steps(f->lr_step_epochs, steps, &step_count, err));
-    if (f->batch_size % f->cpus != 0) {
-        return ps_error_set(err, PS_EINVAL,
-                            "batch size %" PRId64 " cannot be split evenly over %" PRId64
-                            " cpus",
-                            f->batch_size, f->cpus);
+    PS_TRY(parse_devices(f, devices, &device_count, err));
+    if (f->batch_size % (int64_t)device_count != 0) {
+        return ps_error_set(
+            err, PS_EINVAL, "batch size %" PRId64 " cannot be split evenly over %zu %s",
+            f->batch_size, device_count, f->gpus[0] != '\0' ? "gpus" : "cpus");
     }
     if (f->load_epoch > 0 && f->model_prefix == NULL) {
         return ps_error_set(err, PS_EINVAL, "load-epoch %" PRId64 " needs a model-prefix",
@@ -199,6 +242,7 @@ static enum ps_status train(struct world *world, const struct flags *f,
                             struct ps_error *err)
 {
     int64_t steps[LR_STEPS_MAX];
+    struct ps_context devices[PS_KV_TENSORS_MAX];
     struct ps_trainer *trainer = NULL;
     struct ps_str hyper = {0};
     struct ps_trainer_options options = {
@@ -211,7 +255,7 @@ static enum ps_status train(struct world *world, const struct flags *f,
         .test = &world->test,
         .kv_store = f->kv_store,
         .batch = (uint32_t)f->batch_size,
-        .cpus = (int)f->cpus,
+        .devices = devices,
         .optimizer = f->optimizer,
         .lr = f->lr,
         .lr_factor = f->lr_factor,
@@ -223,6 +267,7 @@ static enum ps_status train(struct world *world, const struct flags *f,
         .progress_bar = f->progress,
     };
     PS_TRY(parse_steps(f->lr_step_epochs, steps, &options.lr_step_count, err));
+    PS_TRY(parse_devices(f, devices, &options.device_count, err));
     enum ps_status status = world_init(world, f, err);
     PS_TRY(status);
     options.engine = world->engine;

@@ -15,6 +15,7 @@
 
 struct ps_trainer {
     struct ps_trainer_options options;
+    struct ps_context devices[PS_KV_TENSORS_MAX];
     struct ps_replica **replicas; /* one a device */
     size_t param_count;
     struct ps_key *keys;
@@ -31,15 +32,15 @@ struct ps_trainer {
 static enum ps_status check_options(const struct ps_trainer_options *o,
                                     struct ps_error *err)
 {
-    if (o->cpus < 1 || o->cpus > PS_KV_TENSORS_MAX) {
-        return ps_error_set(err, PS_ERANGE, "cpus %d: 1 to %d devices are accepted",
-                            o->cpus, PS_KV_TENSORS_MAX);
+    if (o->device_count < 1 || o->device_count > PS_KV_TENSORS_MAX) {
+        return ps_error_set(err, PS_ERANGE, "%zu devices: 1 to %d are accepted",
+                            o->device_count, PS_KV_TENSORS_MAX);
     }
-    if (o->batch == 0 || o->batch % (uint32_t)o->cpus != 0) {
+    if (o->batch == 0 || o->batch % (uint32_t)o->device_count != 0) {
         return ps_error_set(err, PS_EINVAL,
                             "batch size %" PRIu32
-                            " cannot be split evenly over %d devices",
-                            o->batch, o->cpus);
+                            " cannot be split evenly over %zu devices",
+                            o->batch, o->device_count);
     }
     if (o->test != NULL &&
         (o->test->rows != o->train->rows || o->test->columns != o->train->columns)) {
@@ -59,23 +60,23 @@ static enum ps_status check_options(const struct ps_trainer_options *o,
 static enum ps_status make_replicas(struct ps_trainer *trainer, struct ps_error *err)
 {
     const struct ps_trainer_options *o = &trainer->options;
-    size_t cpus = (size_t)o->cpus;
-    trainer->replicas = calloc(cpus, sizeof(*trainer->replicas));
-    trainer->grads = calloc(cpus, sizeof(*trainer->grads));
-    trainer->weights = calloc(cpus, sizeof(*trainer->weights));
+    size_t devices = o->device_count;
+    trainer->replicas = calloc(devices, sizeof(*trainer->replicas));
+    trainer->grads = calloc(devices, sizeof(*trainer->grads));
+    trainer->weights = calloc(devices, sizeof(*trainer->weights));
     trainer->order = calloc(o->train->count, sizeof(*trainer->order));
     if (trainer->replicas == NULL || trainer->grads == NULL || trainer->weights == NULL ||
         trainer->order == NULL) {
         return ps_error_set(err, PS_ENOMEM, "trainer: out of memory");
     }
-    for (int d = 0; d < o->cpus; d++) {
+    for (size_t d = 0; d < o->device_count; d++) {
         struct ps_replica_options options = {
             .engine = o->engine,
             .kernels = o->kernels,
             .symbol = o->symbol,
-            .device = d,
-            .devices = o->cpus * (int)ps_kvstore_local_workers(trainer->store),
-            .batch = o->batch / (uint32_t)o->cpus,
+            .context = o->devices[d],
+            .devices = (int)(o->device_count * ps_kvstore_local_workers(trainer->store)),
+            .batch = o->batch / (uint32_t)o->device_count,
             .rows = o->train->rows,
             .columns = o->train->columns,
             .seed = o->seed + (uint64_t)ps_kvstore_rank(trainer->store) * 1000003u +
@@ -115,7 +116,7 @@ static enum ps_status first_values(struct ps_trainer *trainer, struct ps_error *
 {
     const struct ps_trainer_options *o = &trainer->options;
     struct ps_replica *first = trainer->replicas[0];
-    for (int d = 0; d < o->cpus; d++) {
+    for (size_t d = 0; d < o->device_count; d++) {
         struct ps_executor *executor = ps_replica_executor(trainer->replicas[d]);
         for (size_t i = 0; i < ps_executor_auxiliary_count(executor); i++) {
             PS_TRY(first_value(ps_executor_auxiliary_name(executor, i),
@@ -137,12 +138,12 @@ static enum ps_status first_values(struct ps_trainer *trainer, struct ps_error *
 static enum ps_status pull_all(struct ps_trainer *trainer, struct ps_error *err)
 {
     for (size_t i = 0; i < trainer->param_count; i++) {
-        for (int d = 0; d < trainer->options.cpus; d++) {
+        for (size_t d = 0; d < trainer->options.device_count; d++) {
             trainer->weights[d] = ps_replica_param(trainer->replicas[d], i);
         }
-        PS_TRY(ps_kvstore_pushpull(trainer->store, trainer->keys[i], NULL, 0,
-                                   trainer->weights, (uint32_t)trainer->options.cpus,
-                                   -(int)i, err));
+        PS_TRY(ps_kvstore_pushpull(
+            trainer->store, trainer->keys[i], NULL, 0, trainer->weights,
+            (uint32_t)trainer->options.device_count, -(int)i, err));
     }
     return ps_engine_wait_all(trainer->options.engine, err);
 }
@@ -228,6 +229,9 @@ enum ps_status ps_trainer_create(const struct ps_trainer_options *options,
         return ps_error_set(err, PS_ENOMEM, "trainer: out of memory");
     }
     trainer->options = *options;
+    memcpy(trainer->devices, options->devices,
+           options->device_count * sizeof(trainer->devices[0]));
+    trainer->options.devices = trainer->devices;
     trainer->lr = lr_at(options, options->load_epoch + 1);
     enum ps_status status;
     PS_TRY_GOTO(status, open_stores(trainer, err), fail);
@@ -261,7 +265,8 @@ void ps_trainer_destroy(struct ps_trainer *trainer)
     if (trainer == NULL) {
         return;
     }
-    for (int d = 0; trainer->replicas != NULL && d < trainer->options.cpus; d++) {
+    for (size_t d = 0; trainer->replicas != NULL && d < trainer->options.device_count;
+         d++) {
         ps_replica_destroy(trainer->replicas[d]);
     }
     ps_report_close(trainer->report);
@@ -275,7 +280,7 @@ void ps_trainer_destroy(struct ps_trainer *trainer)
     free(trainer);
 }
 
-struct ps_replica *ps_trainer_replica(const struct ps_trainer *trainer, int device)
+struct ps_replica *ps_trainer_replica(const struct ps_trainer *trainer, size_t device)
 {
     return trainer->replicas[device];
 }
@@ -286,19 +291,19 @@ static enum ps_status push_step(struct ps_trainer *trainer, const uint32_t *indi
                                 struct ps_error *err)
 {
     const struct ps_trainer_options *o = &trainer->options;
-    uint32_t share = o->batch / (uint32_t)o->cpus;
-    for (int d = 0; d < o->cpus; d++) {
+    uint32_t share = o->batch / (uint32_t)o->device_count;
+    for (size_t d = 0; d < o->device_count; d++) {
         PS_TRY(ps_replica_step(trainer->replicas[d], o->train,
                                indices + (uint32_t)d * share, share, true, err));
     }
     for (size_t i = 0; i < trainer->param_count; i++) {
-        for (int d = 0; d < o->cpus; d++) {
+        for (size_t d = 0; d < o->device_count; d++) {
             trainer->grads[d] = ps_replica_gradient(trainer->replicas[d], i);
             trainer->weights[d] = ps_replica_param(trainer->replicas[d], i);
         }
         PS_TRY(ps_kvstore_pushpull(trainer->store, trainer->keys[i], trainer->grads,
-                                   (uint32_t)o->cpus, trainer->weights, (uint32_t)o->cpus,
-                                   -(int)i, err));
+                                   (uint32_t)o->device_count, trainer->weights,
+                                   (uint32_t)o->device_count, -(int)i, err));
     }
     trainer->steps++;
     return PS_OK;
@@ -307,7 +312,7 @@ static enum ps_status push_step(struct ps_trainer *trainer, const uint32_t *indi
 static enum ps_status read_score(struct ps_trainer *trainer, struct ps_score *score,
                                  struct ps_error *err)
 {
-    for (int d = 0; d < trainer->options.cpus; d++) {
+    for (size_t d = 0; d < trainer->options.device_count; d++) {
         PS_TRY(ps_replica_score(trainer->replicas[d], score, err));
     }
     return PS_OK;
@@ -364,13 +369,13 @@ static enum ps_status validate(struct ps_trainer *trainer, struct ps_score *scor
     uint64_t rank = ps_kvstore_rank(trainer->store);
     uint32_t at = (uint32_t)(o->test->count * rank / workers);
     uint32_t end = (uint32_t)(o->test->count * (rank + 1) / workers);
-    uint32_t share = o->batch / (uint32_t)o->cpus;
+    uint32_t share = o->batch / (uint32_t)o->device_count;
     uint32_t *indices = calloc(share, sizeof(*indices));
     if (indices == NULL) {
         return ps_error_set(err, PS_ENOMEM, "validation: out of memory");
     }
     enum ps_status status = PS_OK;
-    for (int d = 0; at < end && status == PS_OK; d = (d + 1) % o->cpus) {
+    for (size_t d = 0; at < end && status == PS_OK; d = (d + 1) % o->device_count) {
         uint32_t count = PS_MIN(share, end - at);
         for (uint32_t i = 0; i < count; i++) {
             indices[i] = at + i;

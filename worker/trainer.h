@@ -22,9 +22,10 @@ struct ps_trainer_options {
     struct ps_symbol *symbol;
     const struct ps_dataset *train, *test; /* test NULL: no validation */
     const char *kv_store;                  /* type */
-    uint32_t batch;     /* of this worker; split evenly over its devices */
-    int cpus;           /* devices */
-    int64_t epochs;     /* the last one's number + 1 */
+    uint32_t batch;                   /* of this worker; split evenly over its devices */
+    const struct ps_context *devices; /* what to train on; copied */
+    size_t device_count;              /* 1 .. PS_KV_TENSORS_MAX */
+    int64_t epochs;                   /* the last one's number + 1 */
     int64_t load_epoch; /* begin after it, from its checkpoint; -1: from scratch */
     int64_t max_steps;  /* stop after so many steps; 0: no limit */
     const char *optimizer,
@@ -49,6 +50,6 @@ void ps_trainer_destroy(struct ps_trainer *trainer);
 PS_MUST_CHECK enum ps_status ps_trainer_run(struct ps_trainer *trainer,
                                             struct ps_error *err);
 /* A device's replica, to look at its weights; for tests. */
-struct ps_replica *ps_trainer_replica(const struct ps_trainer *trainer, int device);
+struct ps_replica *ps_trainer_replica(const struct ps_trainer *trainer, size_t device);
 
 #endif

@@ -36,6 +36,7 @@ struct recipe {
     uint32_t workers, servers;     /* workers 0: one process, kv_store local */
     uint32_t batch;                /* of each worker */
     int cpus;                      /* devices of each worker; 0: 1 */
+    int gpus;                      /* simulated accelerators in place of them */
     const char *transport;         /* NULL: inproc */
     const char *engine;            /* ENGINE_TYPE; NULL: the default */
     const char *bound;             /* KVSTORE_BIGARRAY_BOUND; NULL: the default */
@@ -134,6 +135,11 @@ static void train(struct ps_node *node, const struct recipe *recipe,
     assert_int_equal(ps_engine_create(node, PS_ENGINE_FROM_SETTING, &engine, &err),
                      PS_OK);
     assert_int_equal(ps_model_build(network, CLASSES, &symbol, &err), PS_OK);
+    struct ps_context devices[PS_KV_TENSORS_MAX];
+    int device_count = recipe->gpus > 0 ? recipe->gpus : PS_MAX(recipe->cpus, 1);
+    for (int d = 0; d < device_count; d++) {
+        devices[d] = recipe->gpus > 0 ? PS_GPU(d) : PS_CPU(d);
+    }
     struct ps_trainer_options options = {
         .node = node,
         .engine = engine,
@@ -142,7 +148,8 @@ static void train(struct ps_node *node, const struct recipe *recipe,
         .train = &dataset,
         .kv_store = recipe->workers > 0 ? "dist_sync" : "local",
         .batch = recipe->batch,
-        .cpus = recipe->cpus > 0 ? recipe->cpus : 1,
+        .devices = devices,
+        .device_count = (size_t)device_count,
         .epochs = 1000,
         .load_epoch = -1,
         .max_steps = recipe->steps,
@@ -157,9 +164,9 @@ static void train(struct ps_node *node, const struct recipe *recipe,
         fail_msg("%s: %s", node->name, err.text);
     }
     weights_read(ps_trainer_replica(trainer, 0), weights);
-    for (int d = 1; d < options.cpus; d++) {
+    for (int d = 1; d < device_count; d++) {
         struct weights other = {0};
-        weights_read(ps_trainer_replica(trainer, d), &other);
+        weights_read(ps_trainer_replica(trainer, (size_t)d), &other);
         assert_same_bits(weights, &other, "devices of one worker");
         weights_fini(&other);
     }
@@ -179,7 +186,7 @@ static void program(struct cluster *cluster, struct ps_node *node, uint32_t inde
 
 /* The settings that a recipe asks for, behind those that make results repeatable. */
 static void list_settings(const struct recipe *recipe, char text[2][64],
-                          const char *settings[5])
+                          const char *settings[6])
 {
     size_t count = 0;
     settings[count++] = "CPU_NNPACK_NTHREADS=1";
@@ -191,6 +198,9 @@ static void list_settings(const struct recipe *recipe, char text[2][64],
     if (recipe->bound != NULL) {
         (void)snprintf(text[1], 64, "KVSTORE_BIGARRAY_BOUND=%s", recipe->bound);
         settings[count++] = text[1];
+    }
+    if (recipe->gpus > 0) {
+        settings[count++] = "SIM_GPUS=2";
     }
     settings[count] = NULL;
 }
@@ -228,7 +238,7 @@ static void run(const struct recipe *recipe, struct weights *out)
 {
     struct run run = {.recipe = recipe};
     char text[2][64];
-    const char *settings[5];
+    const char *settings[6];
     list_settings(recipe, text, settings);
     if (recipe->workers == 0) {
         run_alone(&run, settings);
@@ -283,6 +293,39 @@ static void two_workers_follow_one_device(void **state)
     assert_true(distance < 1e-5);
     weights_fini(&of_job);
     weights_fini(&of_alone);
+}
+
+/* Two accelerators, each with half of the batch: the bits of two CPU devices, and the
+ * weights of one accelerator with the whole batch. */
+static void two_simulated_gpus_train_as_one_with_the_doubled_batch(void **state)
+{
+    PS_UNUSED(state);
+    const struct recipe two = {
+        .network = "lenet", .batch = 128, .gpus = 2, .lr = 0.01, .steps = 10};
+    const struct recipe cpus = {
+        .network = "lenet", .batch = 128, .cpus = 2, .lr = 0.01, .steps = 10};
+    const struct recipe one = {
+        .network = "lenet", .batch = 128, .gpus = 1, .lr = 0.01, .steps = 10};
+    struct weights of_two = {0}, of_one = {0};
+    expect_same(&two, &cpus, "two accelerators and two CPU devices");
+    run(&two, &of_two);
+    run(&one, &of_one);
+    double distance = largest_distance(&of_two, &of_one);
+    print_message("largest distance of a tensor: %.3g of its norm\n", distance);
+    assert_true(distance < 1e-5);
+    weights_fini(&of_two);
+    weights_fini(&of_one);
+}
+
+/* Workers with accelerators in a job: what servers see are the same gradients. */
+static void workers_with_simulated_gpus_give_the_bits_of_those_without(void **state)
+{
+    PS_UNUSED(state);
+    const struct recipe gpus = {
+        .workers = 2, .servers = 2, .batch = 32, .gpus = 2, .steps = 20};
+    const struct recipe cpus = {
+        .workers = 2, .servers = 2, .batch = 32, .cpus = 2, .steps = 20};
+    expect_same(&gpus, &cpus, "workers with accelerators");
 }
 
 /* The same samples a step, cut over 1, 2 and 4 workers: the mean is the same mean. */
@@ -448,6 +491,8 @@ int main(int argc, char **argv)
     const struct CMUnitTest workers[] = {
         cmocka_unit_test(two_workers_give_the_bits_of_one_process_with_two_devices),
         cmocka_unit_test(two_workers_follow_one_device),
+        cmocka_unit_test(two_simulated_gpus_train_as_one_with_the_doubled_batch),
+        cmocka_unit_test(workers_with_simulated_gpus_give_the_bits_of_those_without),
         cmocka_unit_test(case_133_the_jobs_batch_counts_not_the_number_of_workers),
     };
     const struct CMUnitTest factors[] = {

@@ -89,6 +89,33 @@ static void sums_do_not_depend_on_threads_and_follow_the_ranks_tree(void **state
     }
 }
 
+/* Four devices' arrays of two million: N threads take part, the bits are the same. */
+static void setting_kvstore_reduction_nthreads_threads_sum_a_large_array(void **state)
+{
+    enum { COUNT = 2000000, DEVICES = 4 };
+    static const int counts[] = {1, 2, 4, 8};
+    const void *src[DEVICES];
+    PS_UNUSED(state);
+    float *first = malloc(COUNT * sizeof(float)), *sum = malloc(COUNT * sizeof(float));
+    assert_non_null(first);
+    assert_non_null(sum);
+    for (uint32_t i = 0; i < DEVICES; i++) {
+        src[i] = random_array(i, COUNT);
+    }
+    for (size_t c = 0; c < PS_COUNT(counts); c++) {
+        sum_with(counts[c], src, DEVICES, COUNT, c == 0 ? first : sum);
+        if (c > 0) {
+            assert_memory_equal(sum, first, COUNT * sizeof(float));
+        }
+        sum_with(counts[c], src, DEVICES, BOUND - 1, sum); /* alone, below the bound */
+    }
+    for (uint32_t i = 0; i < DEVICES; i++) {
+        free((void *)(uintptr_t)src[i]);
+    }
+    free(sum);
+    free(first);
+}
+
 static enum ps_status fail_block(void *ctx, uint64_t first, size_t count, const void *sum)
 {
     PS_UNUSED(ctx);
@@ -116,6 +143,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_do_not_depend_on_threads_and_follow_the_ranks_tree),
+        cmocka_unit_test(setting_kvstore_reduction_nthreads_threads_sum_a_large_array),
         cmocka_unit_test(a_block_that_fails_is_the_runs_status),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,6 +15,7 @@ struct fixture {
     struct ps_engine *engine;
     struct ps_symbol *symbol;
     struct ps_dataset data;
+    struct ps_context devices[2];
     struct ps_trainer_options options;
     struct ps_trainer *trainer;
     struct ps_error err;
@@ -47,6 +48,8 @@ static int setup(void **state)
         ps_kernels_create(f->node->settings, f->node->log, &f->kernels, &f->err), PS_OK);
     assert_int_equal(ps_engine_create(f->node, PS_ENGINE_NAIVE, &f->engine, &f->err),
                      PS_OK);
+    f->devices[0] = PS_CPU(0);
+    f->devices[1] = PS_CPU(1);
     f->options = (struct ps_trainer_options){.node = f->node,
                                              .engine = f->engine,
                                              .kernels = f->kernels,
@@ -54,7 +57,8 @@ static int setup(void **state)
                                              .train = &f->data,
                                              .kv_store = "local",
                                              .batch = 4,
-                                             .cpus = 2,
+                                             .devices = f->devices,
+                                             .device_count = 2,
                                              .load_epoch = -1,
                                              .optimizer = "sgd",
                                              .lr = 0.1,
