@@ -150,6 +150,14 @@ static enum ps_status backward(struct ps_op_plan *plan, const struct ps_op_run *
     return PS_OK;
 }
 
+/* All head gradients; ps_needs_head asks for the first only. */
+static bool needs(const struct ps_op *op, enum ps_op_slot slot, int i)
+{
+    PS_UNUSED(op);
+    PS_UNUSED(i);
+    return slot == PS_SLOT_OUT_GRAD;
+}
+
 const struct ps_op_def ps_ops_slice_channel[] = {
     {.name = "SliceChannel",
      .aliases = {"split"},
@@ -158,7 +166,7 @@ const struct ps_op_def ps_ops_slice_channel[] = {
      .attrs = attrs,
      .inputs = {"data"},
      .infer_shape = infer_shape,
-     .needs = ps_needs_head,
+     .needs = needs,
      .forward = forward,
      .backward = backward,
      .any_dtype = true},

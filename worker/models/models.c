@@ -21,6 +21,12 @@ const struct ps_model ps_models[] = {
     IMAGES(false, "resnet-18", ps_model_resnet_18, 3, 224, 1000),
     IMAGES(false, "resnet-50", ps_model_resnet_50, 3, 224, 1000),
     IMAGES(false, "inception-bn", ps_model_inception_bn, 3, 224, 1000),
+    {.name = "lstm",
+     .build = ps_model_lstm,
+     .sample = {.ndim = 1, .dim = {256}},
+     .size = {.classes = 256, .steps = 256},
+     .state_layers = 2,
+     .state_units = PS_MODEL_LSTM_UNITS},
     {.name = NULL},
 };
 
@@ -85,6 +91,10 @@ enum ps_status ps_model_build_sized(const struct ps_model *model,
     struct ps_model_size own = model->size;
     if (size->steps != 0 && own.steps == 0) {
         return ps_error_set(err, PS_EINVAL, "network %s has no time steps", model->name);
+    }
+    if (size->steps < 0 || size->steps > PS_MODEL_STEPS_MAX) {
+        return ps_error_set(err, PS_EINVAL, "network %s: %d steps; 1 to %d are accepted",
+                            model->name, size->steps, PS_MODEL_STEPS_MAX);
     }
     own.classes = size->classes != 0 ? size->classes : own.classes;
     own.steps = size->steps != 0 ? size->steps : own.steps;

@@ -1,12 +1,16 @@
 /* The networks that Penstock knows by name, each as its paper's table.
  *
  * A network is a symbol with the inputs "data" and "softmax_label" (and initial states
- * where it is recurrent) and probabilities as its output.  Networks on images take data
- * [N,C,H,W] f32 and label [N]; the LSTM takes data [N,T], label [N,T].  Threads: any. */
+ * where it is recurrent) and probabilities as its outputs.  Networks on images take data
+ * [N,C,H,W] f32 and label [N] and have one output [N,K]; the LSTM takes data [N,T] and
+ * label [N,T] and has an output [N,K] for each step.  Threads: any. */
 #ifndef PENSTOCK_WORKER_MODELS_MODELS_H
 #define PENSTOCK_WORKER_MODELS_MODELS_H
 
 #include "engine/graph/symbol.h"
+
+#define PS_MODEL_LSTM_UNITS 512
+#define PS_MODEL_STEPS_MAX 4096
 
 /* What may be chosen of a network; 0: its paper's value. */
 struct ps_model_size {
@@ -34,8 +38,8 @@ ps_model_find(const char *name, const struct ps_model **model_out, struct ps_err
 /* The same for `penstock train`: PS_EINVAL also for what it has no data for. */
 PS_MUST_CHECK enum ps_status ps_model_check(const char *name, struct ps_error *err);
 
-/* Gives '*symbol_out'.  Errors: PS_EINVAL (unknown network; steps of a network that has
- * none), PS_ENOMEM. */
+/* Gives '*symbol_out'.  ps_model_build takes the paper's steps.  Errors: PS_EINVAL
+ * (unknown network; steps of a network that has none, or too many), PS_ENOMEM. */
 PS_MUST_CHECK enum ps_status ps_model_build(const char *name, int classes,
                                             struct ps_symbol **symbol_out,
                                             struct ps_error *err);
@@ -54,6 +58,7 @@ struct ps_symbol *ps_model_mlp(struct ps_builder *b, const struct ps_model_size 
 struct ps_symbol *ps_model_lenet(struct ps_builder *b, const struct ps_model_size *size);
 struct ps_symbol *ps_model_inception_bn(struct ps_builder *b,
                                         const struct ps_model_size *size);
+struct ps_symbol *ps_model_lstm(struct ps_builder *b, const struct ps_model_size *size);
 struct ps_symbol *ps_model_resnet_18(struct ps_builder *b,
                                      const struct ps_model_size *size);
 struct ps_symbol *ps_model_resnet_50(struct ps_builder *b,

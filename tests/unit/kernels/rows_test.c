@@ -74,6 +74,8 @@ static void a_tensor_is_cut_along_any_axis(void **state)
     fixture_close(&f);
     open_f32(&f, "SliceChannel", "num_outputs=3;axis=-1;squeeze_axis=True",
              PS_SHAPE(2, 2, 3), 1);
+    assert_true(ps_op_backward_needs(f.op, PS_SLOT_OUT_GRAD, 2));
+    assert_false(ps_op_backward_needs(f.op, PS_SLOT_INPUT, 0));
     count_up(&f.in[0], 0);
     fixture_forward(&f);
     for (int k = 0; k < 3; k++) {

@@ -84,6 +84,9 @@ static void networks_have_the_parameters_of_their_papers(void **state)
         {"resnet-50", 2 + 53 * 3 + 2, 53 * 2, 25557032, 4, 1000},
         /* 69 convolutions with bias, 69 batch norms, one dense layer */
         {"inception-bn", 2 + 69 * 4 + 2, 69 * 2, 11295240, 4, 1000},
+        /* a table, per layer two products with bias, a dense layer; two states a layer */
+        {"lstm", 2 + 4 + 1 + 8 + 2, 0,
+         256 * 512 + 2 * 2 * (2048 * 512 + 2048) + 256 * 512 + 256, 4, 256},
         {"resnet-18", 2 + 20 * 3 + 2, 20 * 2, 11689512, 4, 1000},
     };
     (void)state;
@@ -189,20 +192,13 @@ static void fill_arguments(struct world *w, int classes, bool tokens)
     }
 }
 
-/* Forward, backward; the mean of -ln p[label].  Row r of the output has label
- * label[order(r)]: the LSTM's rows are time-major, its labels [N,T]. */
-static double step(struct world *w)
+/* The sum of -ln p[label] over the rows of output t, whose labels are the t-th column. */
+static double output_loss(struct world *w, size_t t, const float *labels, int64_t steps)
 {
-    struct ps_error err = {.status = PS_OK};
-    assert_int_equal(ps_executor_forward(w->executor, true, &err), PS_OK);
-    assert_int_equal(ps_executor_backward(w->executor, NULL, &err), PS_OK);
-    struct ps_tensor *output = ps_executor_output(w->executor, 0);
-    struct ps_tensor *label = ps_executor_find_argument(w->executor, "softmax_label");
-    const struct ps_shape *labels = ps_tensor_shape(label);
-    int64_t rows = ps_tensor_shape(output)->dim[0],
-            classes = ps_tensor_shape(output)->dim[1];
-    int64_t steps = labels->ndim == 2 ? labels->dim[1] : 1, batch = labels->dim[0];
-    float *p = floats_of(output), *k = floats_of(label);
+    struct ps_tensor *output = ps_executor_output(w->executor, t);
+    int64_t rows = ps_tensor_shape(output)->dim[0];
+    int64_t classes = ps_tensor_shape(output)->dim[1];
+    float *p = floats_of(output);
     double loss = 0;
     for (int64_t r = 0; r < rows; r++) {
         double sum = 0;
@@ -210,12 +206,26 @@ static double step(struct world *w)
             sum += p[r * classes + c];
         }
         assert_true(fabs(sum - 1) < 1e-4);
-        int64_t t = r / batch, n = r % batch;
-        loss -= log(p[r * classes + (int64_t)k[n * steps + t]]);
+        loss -= log(p[r * classes + (int64_t)labels[r * steps + (int64_t)t]]);
     }
     free(p);
-    free(k);
-    return loss / (double)rows;
+    return loss;
+}
+
+/* Forward, backward; the loss of all outputs. */
+static double step(struct world *w)
+{
+    struct ps_error err = {.status = PS_OK};
+    assert_int_equal(ps_executor_forward(w->executor, true, &err), PS_OK);
+    assert_int_equal(ps_executor_backward(w->executor, NULL, &err), PS_OK);
+    size_t outputs = ps_executor_output_count(w->executor);
+    float *labels = floats_of(ps_executor_find_argument(w->executor, "softmax_label"));
+    double loss = 0;
+    for (size_t t = 0; t < outputs; t++) {
+        loss += output_loss(w, t, labels, (int64_t)outputs);
+    }
+    free(labels);
+    return loss;
 }
 
 /* w -= rate * dw; every gradient is finite and not all zero. */
@@ -280,6 +290,47 @@ static void a_residual_network_learns(void **state)
     train_a_step("ResNet-50", 10, 2, 64, 0, 1e-6F);
 }
 
+static void an_inception_network_learns(void **state)
+{
+    (void)state;
+    train_a_step("inception-bn", 10, 1, 224, 0, 1e-6F);
+}
+
+static void an_lstm_learns(void **state)
+{
+    (void)state;
+    train_a_step("lstm", 20, 3, 0, 5, 1e-3F);
+}
+
+/* Every weight is one argument, however many steps use it; outputs come in order. */
+static void an_lstm_shares_its_weights_over_the_steps(void **state)
+{
+    struct ps_error err = {.status = PS_OK};
+    const struct ps_model *model = NULL;
+    struct ps_symbol *symbol = NULL;
+    struct ps_names arguments = {0}, outputs = {0};
+    (void)state;
+    assert_int_equal(ps_model_find("lstm", &model, &err), PS_OK);
+    assert_int_equal(
+        ps_model_build_sized(model, &(struct ps_model_size){.steps = 3}, &symbol, &err),
+        PS_OK);
+    assert_int_equal(ps_symbol_list_arguments(symbol, &arguments), PS_OK);
+    assert_int_equal(ps_symbol_list_outputs(symbol, &outputs), PS_OK);
+    assert_int_equal(arguments.count, 17);
+    assert_true(ps_names_index(&arguments, "l1_h2h_weight") >= 0);
+    assert_int_equal(outputs.count, 3);
+    assert_string_equal(outputs.names[2], "t2_sm_output");
+    assert_string_equal(ps_symbol_node_attr(symbol, "t2_l1_c", "mirror_stage"), "2");
+    ps_names_fini(&arguments);
+    ps_names_fini(&outputs);
+    ps_symbol_release(symbol);
+    symbol = NULL;
+    assert_int_equal(ps_model_build_sized(model, &(struct ps_model_size){.steps = 5000},
+                                          &symbol, &err),
+                     PS_EINVAL);
+    assert_non_null(strstr(err.text, "4096"));
+}
+
 static void unknown_networks_and_sizes_are_refused(void **state)
 {
     struct ps_error err = {.status = PS_OK};
@@ -305,6 +356,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(networks_have_the_parameters_of_their_papers),
         cmocka_unit_test(a_residual_network_learns),
+        cmocka_unit_test(an_inception_network_learns),
+        cmocka_unit_test(an_lstm_learns),
+        cmocka_unit_test(an_lstm_shares_its_weights_over_the_steps),
         cmocka_unit_test(unknown_networks_and_sizes_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
