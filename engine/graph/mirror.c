@@ -1,15 +1,327 @@
 /* The pass: what is wanted, the search, the planner's verdict. */
 #include "engine/graph/mirror.h"
 
+#include "engine/graph/mirror_model.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Steps of schedules that a search may walk in all: about two seconds. */
+#define SEARCH_STEPS 30000000u
+/* Peaks between the least and the plain one for which the least work is looked for. */
+#define LEVELS 24
+/* Choices that the planner is asked about. */
+#define VERDICTS 12
+
+enum goal {
+    GOAL_NONE,
+    GOAL_CHEAP, /* BACKWARD_DO_MIRROR */
+    GOAL_LEAST, /* MEMONGER=sqrt */
+    GOAL_BUDGET
+};
+
+struct pass {
+    struct ps_graph *graph;
+    const struct ps_mirror_options *options;
+    enum goal goal;
+    size_t budget;
+    struct ps_mirror_model model;
+    struct ps_mirror_archive archive;
+    struct ps_mirror_report report;
+    struct ps_error *err;
+};
+
+/* ---- what is wanted ---- */
+
+/* "400M", "1Gi", "123456": the binary units of the settings. */
+static bool parse_bytes(const char *text, size_t *bytes_out)
+{
+    static const char units[] = "KMG";
+    size_t value = 0;
+    const char *at = text;
+    for (; *at >= '0' && *at <= '9'; at++) {
+        if (__builtin_mul_overflow(value, (size_t)10, &value) ||
+            __builtin_add_overflow(value, (size_t)(*at - '0'), &value)) {
+            return false;
+        }
+    }
+    if (at == text) {
+        return false;
+    }
+    const char *unit = *at == '\0' ? NULL : strchr(units, *at);
+    if (*at != '\0' &&
+        (unit == NULL || (strcmp(at + 1, "") != 0 && strcmp(at + 1, "i") != 0))) {
+        return false;
+    }
+    for (const char *u = units; unit != NULL && u <= unit; u++) {
+        if (!ps_mul_size(value, 1024, &value)) {
+            return false;
+        }
+    }
+    *bytes_out = value;
+    return value > 0;
+}
+
+static enum ps_status find_goal(struct pass *pass)
+{
+    const char *text = pass->options->memonger;
+    if (text == NULL || text[0] == '\0') {
+        pass->goal = pass->options->mirror ? GOAL_CHEAP : GOAL_NONE;
+    } else if (strcmp(text, "sqrt") == 0) {
+        pass->goal = GOAL_LEAST;
+    } else if (parse_bytes(text, &pass->budget)) {
+        pass->goal = GOAL_BUDGET;
+    } else {
+        return ps_error_set(pass->err, PS_EINVAL,
+                            "MEMONGER=%s: it takes sqrt, or the most bytes that the plan "
+                            "may need (400M, 1Gi); empty turns it off",
+                            text);
+    }
+    return PS_OK;
+}
+
+/* ---- the planner's verdict ---- */
+
+static enum ps_status plan_now(const struct pass *pass, enum ps_plan_effort effort,
+                               size_t *bytes_out)
+{
+    struct ps_graph_plan_options options = pass->options->plan;
+    enum ps_plan_layout layout = pass->options->layout;
+    options.effort = layout == PS_LAYOUT_LIVE ? PS_EFFORT_LIVE : effort;
+    struct ps_memory_plan plan;
+    PS_TRY(ps_graph_plan(pass->graph, &options, &plan));
+    *bytes_out = ps_memory_plan_peak(&plan, layout);
+    if (layout == PS_LAYOUT_OFFSETS) {
+        *bytes_out = PS_MIN(*bytes_out, ps_memory_plan_peak(&plan, PS_LAYOUT_BLOCKS));
+    }
+    ps_memory_plan_fini(&plan);
+    return PS_OK;
+}
+
+/* What the plan of the graph with 'choice' needs; the graph is then as before. */
+static enum ps_status ask(struct pass *pass, const struct ps_mirror_choice *choice,
+                          enum ps_plan_effort effort, size_t *bytes_out)
+{
+    struct ps_mirror_graph other;
+    PS_TRY(ps_mirror_build(&pass->model, pass->graph, choice->again, &other));
+    ps_mirror_exchange(pass->graph, &other);
+    enum ps_status status = plan_now(pass, effort, bytes_out);
+    ps_mirror_exchange(pass->graph, &other);
+    ps_mirror_graph_fini(&other);
+    return status;
+}
+
+/* ---- the search ---- */
+
+static const struct ps_mirror_choice *least(const struct ps_mirror_archive *archive)
+{
+    const struct ps_mirror_choice *best = &archive->choices[0];
+    for (size_t i = 1; i < archive->count; i++) {
+        const struct ps_mirror_choice *it = &archive->choices[i];
+        if (it->peak_bytes < best->peak_bytes ||
+            (it->peak_bytes == best->peak_bytes && it->work < best->work)) {
+            best = it;
+        }
+    }
+    return best;
+}
+
+/* Starts from the archive's lowest peak, lowers it further, and takes out of it what the
+ * peak does not need. */
+static enum ps_status search_least(struct pass *pass, enum ps_mirror_class most,
+                                   struct ps_mirror_choice *choice)
+{
+    struct ps_mirror_model *model = &pass->model;
+    PS_TRY(ps_memonger_cut(model, most, &pass->archive));
+    memcpy(choice->again, least(&pass->archive)->again,
+           model->forward_count * sizeof(choice->again[0]));
+    PS_TRY(ps_mirror_tighten(model, most, choice));
+    PS_TRY(ps_mirror_archive_add(model, &pass->archive, choice));
+    PS_TRY(ps_mirror_relax(model, choice->peak_bytes, choice));
+    return ps_mirror_archive_add(model, &pass->archive, choice);
+}
+
+/* For a row of peaks between the least and the plain one: the least work.  The row and
+ * so the archive do not depend on the budget; a smaller budget finds no less work. */
+static enum ps_status search_levels(struct pass *pass, size_t plain_peak,
+                                    struct ps_mirror_choice *choice)
+{
+    struct ps_mirror_model *model = &pass->model;
+    size_t floor = least(&pass->archive)->peak_bytes;
+    size_t starts = pass->archive.count;
+    for (size_t level = 1; level < LEVELS; level++) {
+        size_t bytes = floor + (plain_peak - floor) / LEVELS * level;
+        for (size_t i = 0; i < starts; i++) {
+            if (pass->archive.choices[i].peak_bytes > bytes) {
+                continue;
+            }
+            memcpy(choice->again, pass->archive.choices[i].again,
+                   model->forward_count * sizeof(choice->again[0]));
+            PS_TRY(ps_mirror_relax(model, bytes, choice));
+            PS_TRY(ps_mirror_archive_add(model, &pass->archive, choice));
+        }
+    }
+    return PS_OK;
+}
+
+static enum ps_status search(struct pass *pass)
+{
+    struct ps_mirror_model *model = &pass->model;
+    struct ps_mirror_choice choice;
+    PS_TRY(ps_mirror_choice_init(model, &choice));
+    enum ps_status status;
+    ps_mirror_weigh(model, &choice);
+    size_t plain_peak = choice.peak_bytes;
+    model->tries_max = SEARCH_STEPS / (2 * model->graph->node_count + 1);
+    PS_TRY_GOTO(status, ps_mirror_archive_add(model, &pass->archive, &choice), out);
+    if (pass->goal != GOAL_NONE) {
+        PS_TRY_GOTO(status, search_least(pass, PS_MIRROR_CHEAP, &choice), out);
+    }
+    if (pass->goal == GOAL_LEAST || pass->goal == GOAL_BUDGET) {
+        PS_TRY_GOTO(status, search_least(pass, PS_MIRROR_HEAVY, &choice), out);
+    }
+    if (pass->goal == GOAL_BUDGET) {
+        PS_TRY_GOTO(status, search_levels(pass, plain_peak, &choice), out);
+    }
+out:
+    ps_mirror_choice_fini(&choice);
+    return status;
+}
+
+/* ---- the decision ---- */
+
+static int by_peak(const void *left, const void *right)
+{
+    const struct ps_mirror_choice *a = left, *b = right;
+    if (a->peak_bytes != b->peak_bytes) {
+        return a->peak_bytes < b->peak_bytes ? -1 : 1;
+    }
+    return a->work < b->work ? -1 : a->work > b->work;
+}
+
+static int by_work(const void *left, const void *right)
+{
+    const struct ps_mirror_choice *a = left, *b = right;
+    if (a->work != b->work) {
+        return a->work < b->work ? -1 : 1;
+    }
+    return a->peak_bytes < b->peak_bytes ? -1 : a->peak_bytes > b->peak_bytes;
+}
+
+/* The lowest plan of the choices with the lowest peaks. */
+static enum ps_status decide_least(struct pass *pass, const struct ps_mirror_choice **out,
+                                   size_t *bytes_out)
+{
+    struct ps_mirror_archive *archive = &pass->archive;
+    qsort(archive->choices, archive->count, sizeof(archive->choices[0]), by_peak);
+    size_t best = SIZE_MAX;
+    for (size_t i = 0; i < PS_MIN(archive->count, (size_t)VERDICTS); i++) {
+        if (archive->choices[i].peak_bytes >= best) {
+            break; /* a plan needs at least what lives */
+        }
+        size_t bytes;
+        PS_TRY(ask(pass, &archive->choices[i], PS_EFFORT_ONCE, &bytes));
+        if (bytes < best) {
+            best = bytes;
+            *out = &archive->choices[i];
+        }
+    }
+    *bytes_out = best;
+    return PS_OK;
+}
+
+static enum ps_status refuse(struct pass *pass)
+{
+    const struct ps_mirror_choice *best;
+    size_t bytes;
+    PS_TRY(decide_least(pass, &best, &bytes));
+    return ps_error_set(pass->err, PS_ERANGE,
+                        "MEMONGER=%s: this network cannot be planned for so little; the "
+                        "least is %zu bytes (%.1f MiB), without recomputation it needs "
+                        "%zu",
+                        pass->options->memonger, bytes, (double)bytes / 1048576.0,
+                        pass->report.plain_bytes);
+}
+
+/* The least work whose plan stays within the budget. */
+static enum ps_status
+decide_budget(struct pass *pass, const struct ps_mirror_choice **out, size_t *bytes_out)
+{
+    struct ps_mirror_archive *archive = &pass->archive;
+    qsort(archive->choices, archive->count, sizeof(archive->choices[0]), by_work);
+    for (size_t i = 0; i < archive->count; i++) {
+        if (archive->choices[i].peak_bytes > pass->budget) {
+            continue;
+        }
+        PS_TRY(ask(pass, &archive->choices[i], PS_EFFORT_ONCE, bytes_out));
+        if (*bytes_out <= pass->budget) {
+            *out = &archive->choices[i];
+            return PS_OK;
+        }
+    }
+    return refuse(pass);
+}
+
+static enum ps_status decide(struct pass *pass, const struct ps_mirror_choice **out)
+{
+    size_t bytes;
+    if (pass->goal == GOAL_NONE) {
+        *out = &pass->archive.choices[0];
+        return ask(pass, *out, PS_EFFORT_ONCE, &pass->report.planned_bytes);
+    }
+    if (pass->goal == GOAL_BUDGET) {
+        PS_TRY(decide_budget(pass, out, &bytes));
+    } else {
+        PS_TRY(decide_least(pass, out, &bytes));
+    }
+    pass->report.planned_bytes = bytes;
+    return PS_OK;
+}
+
+static enum ps_status run_pass(struct pass *pass)
+{
+    PS_TRY(plan_now(pass, PS_EFFORT_ONCE, &pass->report.plain_bytes));
+    PS_TRY(search(pass));
+    const struct ps_mirror_choice *choice = NULL;
+    PS_TRY(decide(pass, &choice));
+    pass->report.mirrored_count = choice->copy_count;
+    pass->report.forward_work = pass->model.forward_work;
+    pass->report.extra_work = choice->work;
+    struct ps_mirror_graph other;
+    PS_TRY(ps_mirror_build(&pass->model, pass->graph, choice->again, &other));
+    ps_mirror_exchange(pass->graph, &other);
+    ps_mirror_graph_fini(&other);
+    return PS_OK;
+}
+
+static bool any_forced(const struct ps_mirror_model *model)
+{
+    for (size_t n = 0; n < model->forward_count; n++) {
+        if (model->class_of[n] == PS_MIRROR_FORCED) {
+            return true;
+        }
+    }
+    return false;
+}
+
 enum ps_status ps_graph_mirror(struct ps_graph *graph,
                                const struct ps_mirror_options *options,
                                struct ps_mirror_report *report_out, struct ps_error *err)
 {
-    PS_UNUSED(graph);
-    PS_UNUSED(options);
-    PS_UNUSED(err);
+    struct pass pass = {.graph = graph, .options = options, .err = err};
+    PS_TRY(find_goal(&pass));
+    if (graph->node_count > graph->forward_count) {
+        PS_TRY(ps_mirror_model_init(&pass.model, graph, options));
+        enum ps_status status = PS_OK;
+        if (pass.goal != GOAL_NONE || any_forced(&pass.model)) {
+            status = run_pass(&pass);
+        }
+        ps_mirror_archive_fini(&pass.archive);
+        ps_mirror_model_fini(&pass.model);
+        PS_TRY(status);
+    }
     if (report_out != NULL) {
-        *report_out = (struct ps_mirror_report){0};
+        *report_out = pass.report;
     }
     return PS_OK;
 }
