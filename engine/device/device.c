@@ -11,11 +11,18 @@
  * small against a machine that trains. */
 #define DEFAULT_CAP_BYTES ((size_t)256 << 20)
 
-static const struct ps_device_ops *const built_in[] = {&ps_device_cpu_ops};
+static const struct ps_device_ops *const built_in[] = {&ps_device_cpu_ops,
+                                                       &ps_device_sim_ops};
 
 static bool is_child(const struct ps_device *device)
 {
     return ps_fork_guard_is_child(&device->fork_guard);
+}
+
+/* The fault points of accelerators; a host's memory is not a device's to break. */
+static enum ps_status fault(const struct ps_device *device, const char *point)
+{
+    return device->ops->host ? PS_OK : PS_FAULT(device->node, point);
 }
 
 /* ---- lifecycle ---- */
@@ -120,7 +127,8 @@ enum ps_status ps_device_alloc(struct ps_device *device, size_t size, void **ptr
         return PS_EFORK;
     }
     if (size > 0) {
-        ptr = ps_device_pool_alloc(&device->pool, size);
+        bool fails = fault(device, "device.alloc") != PS_OK;
+        ptr = fails ? NULL : ps_device_pool_alloc(&device->pool, size);
         if (ptr == NULL) {
             return PS_ENOMEM;
         }
@@ -142,9 +150,12 @@ enum ps_status ps_device_alloc_block(struct ps_device *device, size_t size,
     if (is_child(device)) {
         return PS_EFORK;
     }
-    return size == 0 || ps_device_pool_alloc_block(&device->pool, size, block)
-               ? PS_OK
-               : PS_ENOMEM;
+    if (size == 0) {
+        return PS_OK;
+    }
+    bool fails = fault(device, "device.alloc") != PS_OK;
+    return !fails && ps_device_pool_alloc_block(&device->pool, size, block) ? PS_OK
+                                                                            : PS_ENOMEM;
 }
 
 void ps_device_free_block(struct ps_device *device, struct ps_device_block *block)
@@ -255,7 +266,13 @@ enum ps_status ps_stream_sync(struct ps_stream *stream)
     if (stream == NULL) {
         return PS_OK;
     }
-    return is_child(stream->device) ? PS_EFORK : stream->device->ops->stream_sync(stream);
+    struct ps_device *device = stream->device;
+    if (is_child(device)) {
+        return PS_EFORK;
+    }
+    enum ps_status injected = fault(device, "device.sync");
+    enum ps_status status = device->ops->stream_sync(stream);
+    return status != PS_OK ? status : injected;
 }
 
 void ps_stream_enter(struct ps_stream *stream)
@@ -329,7 +346,7 @@ bool ps_event_done(struct ps_device_event *event)
 enum ps_status ps_device_copy(struct ps_device *to, void *to_ptr, struct ps_device *from,
                               const void *from_ptr, size_t size, struct ps_stream *stream)
 {
-    struct ps_device_copy copy = {to, from, to_ptr, from_ptr, size};
+    struct ps_device_copy copy = {to, from, to_ptr, from_ptr, size, PS_OK};
     /* the device that is not the host knows how to reach its own memory */
     struct ps_device *owner = from->ops->host ? to : from;
     if (is_child(to)) {
@@ -345,6 +362,7 @@ enum ps_status ps_device_copy(struct ps_device *to, void *to_ptr, struct ps_devi
         PS_TRY(ps_stream_sync(stream)); /* a host's: the copy is its next command */
         stream = NULL;
     }
+    copy.fault = fault(owner, "device.copy");
     return owner->ops->copy(owner, &copy, stream);
 }
 

@@ -131,7 +131,7 @@ PS_MUST_CHECK enum ps_status ps_event_record(struct ps_device_event *event,
 PS_MUST_CHECK enum ps_status ps_stream_wait(struct ps_stream *stream,
                                             struct ps_device_event *event);
 /* Waits for the last record.  An error of the work stays with its stream.  Errors:
- * PS_EFAULT (injected), PS_EFORK. */
+ * PS_EFORK. */
 PS_MUST_CHECK enum ps_status ps_event_sync(struct ps_device_event *event);
 /* Whether the last record is reached; asking again and again ends. */
 bool ps_event_done(struct ps_device_event *event);

@@ -21,6 +21,7 @@ struct ps_device_copy {
     void *to_ptr;
     const void *from_ptr;
     size_t size;
+    enum ps_status fault; /* not PS_OK: the copying fails so, by a test's wish */
 };
 
 struct ps_device_ops {
