@@ -1,6 +1,7 @@
 /* The record of one push: filled by the pusher under the lock 'push', duplicates merged
  * (a variable that is written counts as written only). */
 #include "engine/engine_ops.h"
+#include "engine/engine_trace.h"
 
 #include <stdlib.h>
 
@@ -8,9 +9,9 @@
  * says that this push has named it (one more cache line for each). */
 enum { COMPARE_MAX = 24 };
 
-/* Above the last class: malloc. */
 static const uint32_t dep_class_count[PS_DEP_CLASSES] = PS_DEP_CLASS_COUNTS;
-#define DEP_CLASS_MALLOC PS_DEP_CLASSES
+/* Above the last class: malloc; and those that lie in the block itself. */
+enum { DEP_CLASS_MALLOC = PS_DEP_CLASSES, DEP_CLASS_INLINE };
 
 static struct ps_dep *deps_get(struct ps_engine *engine, uint32_t count,
                                uint8_t *class_out) PS_REQUIRES(engine->push)
@@ -28,7 +29,7 @@ static struct ps_dep *deps_get(struct ps_engine *engine, uint32_t count,
 static void deps_put(struct ps_engine *engine, struct ps_block *block)
     PS_REQUIRES(engine->state)
 {
-    if (block->deps == block->inline_deps) {
+    if (block->dep_class == DEP_CLASS_INLINE) {
         return;
     }
     if (block->dep_class == DEP_CLASS_MALLOC) {
@@ -45,16 +46,18 @@ static enum ps_status block_get(struct ps_engine *engine, size_t count,
     if (count > UINT32_MAX) {
         return PS_EINVAL;
     }
-    struct ps_block *block = ps_slab_get(&engine->blocks, &engine->state);
-    if (block == NULL) {
+    struct ps_push_block *slot = ps_slab_get(&engine->blocks, &engine->state);
+    if (slot == NULL) {
         return PS_ENOMEM;
     }
-    block->deps = block->inline_deps;
+    struct ps_block *block = &slot->block;
+    block->deps = slot->inline_deps;
+    block->dep_class = DEP_CLASS_INLINE;
     if (count > PS_BLOCK_INLINE_DEPS) {
         block->deps = deps_get(engine, (uint32_t)count, &block->dep_class);
         if (block->deps == NULL) {
             ps_mutex_lock(&engine->state);
-            ps_slab_put(&engine->blocks, block);
+            ps_slab_put(&engine->blocks, slot);
             ps_mutex_unlock(&engine->state);
             return PS_ENOMEM;
         }
@@ -124,6 +127,8 @@ enum ps_status ps_block_make(struct ps_engine *engine, const struct ps_engine_op
     block->keep_ready = false;
     block->invalid = false;
     block->state = PS_BLOCK_QUEUED;
+    block->trace = ps_op_trace_byte(op);
+    block->role = PS_BLOCK_PUSHED;
     block->dep_count =
         call != NULL ? fill_prepared(block, call) : ps_block_merge(engine, op, block);
     if (call != NULL) {

@@ -7,6 +7,7 @@
  * the version, which anyone may read. */
 #include "base/mem.h"
 #include "engine/engine_ops.h"
+#include "engine/segment.h"
 
 #include <stdlib.h>
 
@@ -25,9 +26,7 @@ static void granted(struct ps_engine *engine, struct ps_dep *dep)
     }
 }
 
-/* Grants what has come to the front of the queue. */
-static void advance(struct ps_engine *engine, struct ps_var *var)
-    PS_REQUIRES(engine->state)
+void ps_core_advance(struct ps_engine *engine, struct ps_var *var)
 {
     while (var->head != NULL && !var->writing) {
         struct ps_dep *dep = var->head;
@@ -35,30 +34,30 @@ static void advance(struct ps_engine *engine, struct ps_var *var)
         if (writes && var->readers > 0) {
             return;
         }
-        var->head = dep->next;
-        if (dep->block != NULL && dep->block->run == NULL && dep->block->start == NULL) {
+        enum ps_block_role role =
+            dep->block != NULL ? (enum ps_block_role)dep->block->role : PS_BLOCK_PUSHED;
+        if (role == PS_BLOCK_WAITER) {
+            var->head = dep->next;
             engine->ops->waiter_ready(engine, dep->block);
             continue;
         }
         var->writing = writes;
         var->readers += writes ? 0 : 1;
+        if (role == PS_BLOCK_ENTRY) { /* leaves the queue, or waits there to write */
+            ps_replay_granted(engine, dep);
+            continue;
+        }
+        var->head = dep->next;
         granted(engine, dep);
     }
 }
 
-static void append(struct ps_var *var, struct ps_dep *dep)
-{
-    dep->next = NULL;
-    if (var->head == NULL) {
-        var->head = dep;
-    } else {
-        var->tail->next = dep;
-    }
-    var->tail = dep;
-}
-
 void ps_core_enter(struct ps_engine *engine, struct ps_block *block)
 {
+    if (block->role == PS_BLOCK_ENTRY) {
+        ps_replay_enter(engine, block->replay);
+        return;
+    }
     uint32_t waiting = 0;
     for (uint32_t i = 0; i < block->dep_count; i++) {
         struct ps_dep *dep = &block->deps[i];
@@ -79,7 +78,7 @@ void ps_core_enter(struct ps_engine *engine, struct ps_block *block)
             var->readers++;
             continue;
         }
-        append(var, dep);
+        ps_core_append(var, dep);
         waiting++;
     }
     block->waiting = waiting;
@@ -98,7 +97,7 @@ static void release_write(struct ps_var *var, struct ps_failure *failure)
     var->writes--;
 }
 
-static void count_completed(struct ps_engine *engine) PS_REQUIRES(engine->state)
+void ps_core_count(struct ps_engine *engine)
 {
     uint64_t completed = atomic_load_explicit(&engine->completed, memory_order_relaxed);
     /* release pairs with the acquire of readers outside 'state' */
@@ -108,6 +107,10 @@ static void count_completed(struct ps_engine *engine) PS_REQUIRES(engine->state)
 void ps_core_leave(struct ps_engine *engine, struct ps_block *block,
                    struct ps_failure *failure)
 {
+    if (block->role == PS_BLOCK_REPLAYED) {
+        ps_replay_leave(engine, block, failure);
+        return;
+    }
     if (failure != NULL) {
         ps_failure_hold(failure);
     }
@@ -120,7 +123,7 @@ void ps_core_leave(struct ps_engine *engine, struct ps_block *block,
             continue; /* the front, if any, is a write that waits for all readers */
         }
         if (var->head != NULL) {
-            advance(engine, var);
+            ps_core_advance(engine, var);
         }
     }
     ps_failure_drop(failure);
@@ -130,7 +133,7 @@ void ps_core_leave(struct ps_engine *engine, struct ps_block *block,
         ps_core_call_check(engine, block->call);
     }
     ps_block_free(engine, block);
-    count_completed(engine);
+    ps_core_count(engine);
 }
 
 void ps_core_delete(struct ps_engine *engine, struct ps_var *var)
@@ -138,15 +141,22 @@ void ps_core_delete(struct ps_engine *engine, struct ps_var *var)
     var->deleted = true;
     var->delete_dep = ps_dep_make(NULL, var, true);
     var->writes++;
-    append(var, &var->delete_dep);
-    advance(engine, var);
+    ps_core_append(var, &var->delete_dep);
+    ps_core_advance(engine, var);
+}
+
+bool ps_core_has_due(const struct ps_engine *engine)
+{
+    return engine->due.vars != NULL || engine->due.calls != NULL ||
+           engine->due.segments != NULL;
 }
 
 bool ps_core_due_take(struct ps_engine *engine, struct ps_due *due_out)
 {
+    bool any = ps_core_has_due(engine);
     *due_out = engine->due;
-    engine->due = (struct ps_due){.vars = NULL, .calls = NULL};
-    return due_out->vars != NULL || due_out->calls != NULL;
+    engine->due = (struct ps_due){.vars = NULL};
+    return any;
 }
 
 void ps_core_due_run(const struct ps_due *due)
@@ -164,6 +174,7 @@ void ps_core_due_run(const struct ps_due *due)
         free(call->vars);
         ps_mem_free(call);
     }
+    ps_segment_free_all(due->segments);
 }
 
 void ps_core_due_end(struct ps_engine *engine, const struct ps_due *due)
@@ -173,7 +184,7 @@ void ps_core_due_end(struct ps_engine *engine, const struct ps_due *due)
         ps_failure_drop(var->failure);
         var->failure = NULL;
         ps_slab_put(&engine->vars, var);
-        count_completed(engine);
+        ps_core_count(engine);
     }
 }
 
@@ -188,5 +199,5 @@ void ps_core_call_check(struct ps_engine *engine, struct ps_engine_call *call)
 void ps_core_wait(struct ps_engine *engine, struct ps_block *block)
 {
     PS_UNUSED(engine);
-    append(ps_dep_var(&block->deps[0]), &block->deps[0]);
+    ps_core_append(ps_dep_var(&block->deps[0]), &block->deps[0]);
 }

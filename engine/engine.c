@@ -5,6 +5,7 @@
 #include "base/node.h"
 #include "engine/device/device_ops.h"
 #include "engine/engine_ops.h"
+#include "engine/engine_trace.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,12 +55,14 @@ static enum ps_status init(struct ps_engine *engine, struct ps_node *node)
 {
     static const size_t dep_counts[PS_DEP_CLASSES] = PS_DEP_CLASS_COUNTS;
     engine->node = node;
+    engine->trace = node->trace;
+    engine->trace_ids = ps_trace_ids(node->trace);
     ps_mutex_init(&engine->push);
     ps_mutex_init(&engine->state);
     ps_mutex_init(&engine->device_lock);
     ps_list_init(&engine->failures);
     ps_list_init(&engine->cleared);
-    ps_slab_init(&engine->blocks, sizeof(struct ps_block));
+    ps_slab_init(&engine->blocks, sizeof(struct ps_push_block));
     ps_slab_init(&engine->vars, sizeof(struct ps_var));
     for (size_t i = 0; i < PS_DEP_CLASSES; i++) {
         ps_slab_init(&engine->dep_slabs[i], dep_counts[i] * sizeof(struct ps_dep));
@@ -378,13 +381,19 @@ enum ps_status ps_engine_wait_var(struct ps_engine *engine, struct ps_var *var,
                                   struct ps_error *err)
 {
     PS_TRY(check_wait(engine, err));
-    return engine->ops->wait_var(engine, var, err);
+    uint64_t begin_ns = ps_wait_trace_begin(engine);
+    enum ps_status status = engine->ops->wait_var(engine, var, err);
+    ps_wait_trace_end(engine, "WaitForVar", begin_ns, status);
+    return status;
 }
 
 enum ps_status ps_engine_wait_all(struct ps_engine *engine, struct ps_error *err)
 {
     PS_TRY(check_wait(engine, err));
-    return engine->ops->wait_all(engine, err);
+    uint64_t begin_ns = ps_wait_trace_begin(engine);
+    enum ps_status status = engine->ops->wait_all(engine, err);
+    ps_wait_trace_end(engine, "WaitForAll", begin_ns, status);
+    return status;
 }
 
 size_t ps_engine_pending(struct ps_engine *engine)

@@ -21,6 +21,7 @@
 struct ps_block;
 struct ps_lane;
 struct ps_failure;
+struct ps_replay;
 struct ps_threaded;
 struct ps_naive;
 
@@ -52,9 +53,15 @@ struct ps_var {
 
 enum ps_block_state { PS_BLOCK_FREE, PS_BLOCK_QUEUED, PS_BLOCK_STARTED };
 
-/* One push of an operation, from a slab.  Cache lines cross cores once: the pusher fills
- * it, whoever resolves reads it. */
-#define PS_BLOCK_INLINE_DEPS 10
+enum ps_block_role {
+    PS_BLOCK_PUSHED,   /* an operation pushed by itself, from a slab: ps_push_block */
+    PS_BLOCK_WAITER,   /* never runs: ps_core_wait */
+    PS_BLOCK_REPLAYED, /* an operation of a replay, which owns the memory: segment.h */
+    PS_BLOCK_ENTRY     /* the place of a whole replay in the inbox and in queues */
+};
+
+/* One push of an operation.  Cache lines cross cores once: the pusher fills it, whoever
+ * resolves reads it. */
 struct ps_block {
     alignas(PS_CACHE_LINE) struct ps_engine *engine;
     enum ps_status (*run)(void *arg, const struct ps_run *run, struct ps_error *err);
@@ -66,7 +73,10 @@ struct ps_block {
     uint64_t ticket;        /* position in the order of all pushes, from 1 */
     struct ps_block *next;  /* ready queue; in a heap: next sibling */
     struct ps_block *child; /* in a heap: first child */
-    struct ps_dep *deps;
+    union {
+        struct ps_dep *deps;      /* pushed, waiter */
+        struct ps_replay *replay; /* replayed, entry */
+    };
     struct ps_failure *failure; /* inherited; holds a count */
     struct ps_engine_call *call;
     uint32_t waiting; /* dependencies not granted yet */
@@ -79,6 +89,14 @@ struct ps_block {
     bool keep_ready; /* the pusher runs it itself when ready */
     bool invalid;    /* names a deleted variable */
     uint8_t state;   /* enum ps_block_state */
+    uint8_t trace;   /* ps_op_trace_byte */
+    uint8_t role;    /* enum ps_block_role */
+};
+
+/* What the slab hands out. */
+#define PS_BLOCK_INLINE_DEPS 10
+struct ps_push_block {
+    struct ps_block block;
     struct ps_dep inline_deps[PS_BLOCK_INLINE_DEPS];
 };
 
@@ -103,10 +121,12 @@ struct ps_failure {
     struct ps_error error;
 };
 
-/* Deletions and ended prepared ops, whose functions are to be called. */
+/* Deletions and ended prepared ops, whose functions are to be called, and ended segments,
+ * to be freed. */
 struct ps_due {
     struct ps_var *vars;
     struct ps_engine_call *calls;
+    struct ps_segment *segments;
 };
 
 /* Sizes of the arrays for operations with more variables than fit into a block. */
@@ -127,6 +147,8 @@ struct ps_engine_ops {
     /* 'call' may be NULL.  As ps_engine_push. */
     enum ps_status (*push)(struct ps_engine *engine, const struct ps_engine_op *op,
                            struct ps_engine_call *call);
+    /* As ps_segment_push. */
+    enum ps_status (*push_segment)(struct ps_engine *engine, struct ps_segment *segment);
     /* 'var' is marked with what to call; queue the deletion.  Cannot fail. */
     void (*var_delete)(struct ps_engine *engine, struct ps_var *var);
     void (*complete)(struct ps_block *block, enum ps_status status, const char *text);
@@ -143,6 +165,8 @@ struct ps_engine_ops {
 struct ps_engine {
     const struct ps_engine_ops *ops;
     struct ps_node *node;
+    struct ps_trace *trace; /* the node's */
+    uint64_t trace_ids;     /* of asynchronous operations, before their ticket */
     struct ps_fork_guard fork_guard;
     pthread_key_t inside_key; /* non-NULL value: this thread is inside an operation */
     bool inside_key_made;
@@ -222,11 +246,28 @@ void ps_core_delete(struct ps_engine *engine, struct ps_var *var)
     PS_REQUIRES(engine->state);
 /* What became due under 'state' and calls a user's functions: taken under the lock, run
  * without it, ended under it.  False when there is nothing. */
+bool ps_core_has_due(const struct ps_engine *engine) PS_REQUIRES(engine->state);
 bool ps_core_due_take(struct ps_engine *engine, struct ps_due *due_out)
     PS_REQUIRES(engine->state);
 void ps_core_due_run(const struct ps_due *due);
 void ps_core_due_end(struct ps_engine *engine, const struct ps_due *due)
     PS_REQUIRES(engine->state);
+/* Grants what has come to the front of the queue of 'var'. */
+void ps_core_advance(struct ps_engine *engine, struct ps_var *var)
+    PS_REQUIRES(engine->state);
+/* Puts 'dep' at the end of the queue of its variable. */
+static inline void ps_core_append(struct ps_var *var, struct ps_dep *dep)
+{
+    dep->next = NULL;
+    if (var->head == NULL) {
+        var->head = dep;
+    } else {
+        var->tail->next = dep;
+    }
+    var->tail = dep;
+}
+/* One more operation is finished. */
+void ps_core_count(struct ps_engine *engine) PS_REQUIRES(engine->state);
 /* A prepared op was destroyed, or one of its pushes ended. */
 void ps_core_call_check(struct ps_engine *engine, struct ps_engine_call *call)
     PS_REQUIRES(engine->state);

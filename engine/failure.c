@@ -74,8 +74,24 @@ static struct ps_failure *var_failure(struct ps_var *var)
     return var->failure;
 }
 
+/* Of the variables of a prepared operation: its reads, then its writes. */
+static struct ps_failure *call_failure(const struct ps_engine_call *call)
+{
+    size_t writes = call->op.write_count, count = writes + call->op.read_count;
+    for (size_t i = 0; i < count; i++) {
+        struct ps_failure *failure = var_failure(call->vars[(writes + i) % count]);
+        if (failure != NULL) {
+            return failure;
+        }
+    }
+    return NULL;
+}
+
 struct ps_failure *ps_failure_inherited(const struct ps_block *block)
 {
+    if (block->role == PS_BLOCK_REPLAYED) {
+        return call_failure(block->call);
+    }
     for (int writes = 0; writes <= 1; writes++) {
         for (uint32_t i = 0; i < block->dep_count; i++) {
             const struct ps_dep *dep = &block->deps[i];

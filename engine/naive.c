@@ -10,6 +10,8 @@
 #include "base/node.h"
 #include "engine/device/device.h"
 #include "engine/engine_ops.h"
+#include "engine/engine_trace.h"
+#include "engine/segment.h"
 
 #include <stdlib.h>
 
@@ -161,7 +163,12 @@ static void execute(struct ps_engine *engine, struct ps_block *block)
         .upstream = failure != NULL ? &failure->error : NULL,
     };
     uint64_t mode = ps_thread_compute_begin(); /* as on the other engines' threads */
+    bool traced = !skip && ps_op_is_traced(engine, block);
+    uint64_t begin_ns = traced ? ps_trace_now(engine->trace) : 0;
     enum ps_status status = skip ? PS_OK : run_block(engine, block, &run, &error);
+    if (traced) {
+        ps_op_trace_span(engine, block, begin_ns, status, 0);
+    }
     ps_thread_compute_end(mode);
     if (block->release != NULL) {
         block->release(block->arg);
@@ -231,15 +238,53 @@ static enum ps_status open_gpu(struct ps_engine *engine, struct ps_context conte
 
 static enum ps_status make_block(struct ps_engine *engine, const struct ps_engine_op *op,
                                  struct ps_engine_call *call, struct ps_block **block_out)
+    PS_REQUIRES(engine->push)
 {
-    enum ps_status status = PS_ECLOSED;
+    if (engine->closing) {
+        return PS_ECLOSED;
+    }
+    if (op->context.kind == PS_CONTEXT_GPU) {
+        PS_TRY(open_gpu(engine, op->context));
+    }
+    return ps_block_make(engine, op, call, block_out);
+}
+
+static enum ps_status make_one(struct ps_engine *engine, const struct ps_engine_op *op,
+                               struct ps_engine_call *call, struct ps_block **block_out)
+{
     ps_mutex_lock(&engine->push);
-    if (!engine->closing) {
-        status =
-            op->context.kind == PS_CONTEXT_GPU ? open_gpu(engine, op->context) : PS_OK;
+    enum ps_status status = make_block(engine, op, call, block_out);
+    ps_mutex_unlock(&engine->push);
+    return status;
+}
+
+/* A block of each operation of 'segment', in order and linked; all or none. */
+static enum ps_status make_all(struct ps_engine *engine, struct ps_segment *segment,
+                               struct ps_block **first_out)
+{
+    struct ps_block *first = NULL, **end = &first;
+    enum ps_status status = PS_OK;
+    ps_mutex_lock(&engine->push);
+    uint64_t ticket = atomic_load_explicit(&engine->ticket, memory_order_relaxed);
+    for (uint32_t i = 0; i < segment->count && status == PS_OK; i++) {
+        struct ps_engine_call *call = segment->calls[i];
+        status = make_block(engine, &call->op, call, end);
         if (status == PS_OK) {
-            status = ps_block_make(engine, op, call, block_out);
+            (*end)->next = NULL;
+            end = &(*end)->next;
         }
+    }
+    if (status == PS_OK) {
+        *first_out = first;
+    } else { /* nobody else pushed meanwhile: as if nothing had been made */
+        ps_mutex_lock(&engine->state);
+        for (struct ps_block *block = first, *next; block != NULL; block = next) {
+            next = block->next;
+            block->call->pushed--;
+            ps_block_free(engine, block);
+        }
+        ps_mutex_unlock(&engine->state);
+        atomic_store_explicit(&engine->ticket, ticket, memory_order_release);
     }
     ps_mutex_unlock(&engine->push);
     return status;
@@ -250,17 +295,41 @@ static enum ps_status naive_push(struct ps_engine *engine, const struct ps_engin
 {
     struct ps_block *block;
     if (ps_engine_is_inside(engine)) {
-        PS_TRY(make_block(engine, op, call, &block));
+        PS_TRY(make_one(engine, op, call, &block));
         defer(engine, block);
         return PS_OK;
     }
     PS_TRY(take_turn(engine));
-    enum ps_status status = make_block(engine, op, call, &block);
+    enum ps_status status = make_one(engine, op, call, &block);
     if (status == PS_OK) {
         do {
             execute(engine, block);
             block = take_deferred(engine);
         } while (block != NULL);
+    }
+    give_turn(engine);
+    return status;
+}
+
+/* Its operations are put off, in order, and then done with what they push. */
+static enum ps_status naive_push_segment(struct ps_engine *engine,
+                                         struct ps_segment *segment)
+{
+    bool inside = ps_engine_is_inside(engine);
+    struct ps_block *block = NULL;
+    if (!inside) {
+        PS_TRY(take_turn(engine));
+    }
+    enum ps_status status = make_all(engine, segment, &block);
+    for (struct ps_block *next; status == PS_OK && block != NULL; block = next) {
+        next = block->next;
+        defer(engine, block);
+    }
+    if (inside) {
+        return status;
+    }
+    while ((block = take_deferred(engine)) != NULL) {
+        execute(engine, block);
     }
     give_turn(engine);
     return status;
@@ -402,6 +471,7 @@ const struct ps_engine_ops ps_engine_naive_ops = {
     .start = naive_start,
     .stop = naive_stop,
     .push = naive_push,
+    .push_segment = naive_push_segment,
     .var_delete = naive_var_delete,
     .complete = naive_complete,
     .wait_var = naive_wait_var,

@@ -128,12 +128,19 @@ static enum ps_status per_device_push(struct ps_engine *engine,
     return ps_threaded_push(engine, op, call, per_device_route);
 }
 
+static enum ps_status per_device_push_segment(struct ps_engine *engine,
+                                              struct ps_segment *segment)
+{
+    return ps_threaded_push_segment(engine, segment, per_device_route);
+}
+
 const struct ps_engine_ops ps_engine_per_device_ops = {
     .name = "ThreadedEnginePerDevice",
     .type = PS_ENGINE_PER_DEVICE,
     .start = per_device_start,
     .stop = ps_threaded_stop,
     .push = per_device_push,
+    .push_segment = per_device_push_segment,
     .var_delete = ps_threaded_var_delete,
     .complete = ps_threaded_complete,
     .wait_var = ps_threaded_wait_var,

@@ -70,12 +70,19 @@ static enum ps_status pooled_push(struct ps_engine *engine, const struct ps_engi
     return ps_threaded_push(engine, op, call, pooled_route);
 }
 
+static enum ps_status pooled_push_segment(struct ps_engine *engine,
+                                          struct ps_segment *segment)
+{
+    return ps_threaded_push_segment(engine, segment, pooled_route);
+}
+
 const struct ps_engine_ops ps_engine_pooled_ops = {
     .name = "ThreadedEngine",
     .type = PS_ENGINE_POOLED,
     .start = pooled_start,
     .stop = ps_threaded_stop,
     .push = pooled_push,
+    .push_segment = pooled_push_segment,
     .var_delete = ps_threaded_var_delete,
     .complete = ps_threaded_complete,
     .wait_var = ps_threaded_wait_var,

@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "base/node.h"
+#include "engine/engine_trace.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,8 +42,7 @@ void ps_threaded_lock(struct ps_engine *engine) PS_NO_THREAD_SAFETY
 
 bool ps_threaded_has_due(struct ps_engine *engine)
 {
-    return engine->due.vars != NULL || engine->due.calls != NULL ||
-           engine->threaded->wake != NULL;
+    return ps_core_has_due(engine) || engine->threaded->wake != NULL;
 }
 
 /* Wakes those who wait for the number of unfinished operations to fall. */
@@ -58,6 +58,7 @@ static void check_waiters(struct ps_engine *engine) PS_REQUIRES(engine->state)
         ps_cond_broadcast(&threaded->all_done);
     }
     if (threaded->room_waiters > 0 && pending <= ps_threaded_low_water(threaded)) {
+        threaded->room_waiters = 0; /* who is not content waits again */
         ps_cond_broadcast(&threaded->room);
     }
 }
@@ -76,6 +77,10 @@ static size_t take_wakes(struct ps_threaded *threaded, struct ps_lane *wake[WAKE
 
 void ps_threaded_unlock(struct ps_engine *engine)
 {
+    if (!ps_threaded_has_due(engine)) {
+        ps_mutex_unlock(&engine->state);
+        return;
+    }
     for (;;) {
         struct ps_lane *wake[WAKE_BATCH];
         struct ps_due due;
@@ -163,9 +168,17 @@ static void run_sync(struct ps_engine *engine, struct ps_block *block,
     error.status = PS_OK;
     error.text[0] = '\0';
     engine->threaded->running++;
+    bool traced = ps_op_is_traced(engine, block);
+    uint32_t ready = traced ? (uint32_t)block->lane->ready.count : 0;
     ps_threaded_unlock(engine);
+    uint64_t begin_ns = traced ? ps_trace_now(engine->trace) : 0;
     enum ps_status status = block->run(block->arg, run, &error);
-    status = ps_engine_end_run(run, status, &error);
+    if (run->stream != NULL) {
+        status = ps_engine_end_run(run, status, &error);
+    }
+    if (traced) {
+        ps_op_trace_span(engine, block, begin_ns, status, ready);
+    }
     if (block->release != NULL) {
         block->release(block->arg);
     }
@@ -207,6 +220,9 @@ void ps_threaded_run(struct ps_engine *engine, struct ps_block *block,
     } else {
         engine->threaded->async_out++;
         ps_threaded_unlock(engine);
+        if (ps_op_is_traced(engine, block)) {
+            ps_op_trace_start(engine, block);
+        }
         block->start(block->arg, &run, (struct ps_completion *)block);
         ps_threaded_lock(engine); /* the block may be gone by now */
     }
@@ -223,6 +239,9 @@ void ps_threaded_complete(struct ps_block *block, enum ps_status status, const c
         return;
     }
     block->state = PS_BLOCK_QUEUED; /* a second completion is refused from here on */
+    if (ps_op_is_traced(engine, block)) {
+        ps_op_trace_end(engine, block);
+    }
     char words[PS_ERROR_TEXT_BYTES] = "";
     if (status != PS_OK && text != NULL) { /* it may lie in what 'release' frees */
         (void)snprintf(words, sizeof(words), "%s", text);
@@ -245,10 +264,14 @@ void ps_threaded_complete(struct ps_block *block, enum ps_status status, const c
 
 /* ---- pushing ---- */
 
-/* Waits, without the lock 'push', until few enough operations are unfinished. */
-static void wait_for_room(struct ps_engine *engine) PS_REQUIRES(engine->push)
+void ps_threaded_admit(struct ps_engine *engine, bool unbounded)
 {
     struct ps_threaded *threaded = engine->threaded;
+    uint64_t now = atomic_load_explicit(&engine->ticket, memory_order_relaxed);
+    if (now - threaded->completed_seen < threaded->max_inflight || unbounded ||
+        ps_engine_is_inside(engine)) {
+        return;
+    }
     for (;;) {
         uint64_t ticket = atomic_load_explicit(&engine->ticket, memory_order_relaxed);
         if (ticket - threaded->completed_seen < threaded->max_inflight) {
@@ -265,8 +288,7 @@ static void wait_for_room(struct ps_engine *engine) PS_REQUIRES(engine->push)
     }
 }
 
-static void inbox_put(struct ps_engine *engine, struct ps_block *block)
-    PS_REQUIRES(engine->push)
+void ps_threaded_put(struct ps_engine *engine, struct ps_block *block)
 {
     struct ps_threaded *threaded = engine->threaded;
     uint64_t tail = atomic_load_explicit(&threaded->inbox_tail, memory_order_relaxed);
@@ -285,6 +307,16 @@ static void inbox_put(struct ps_engine *engine, struct ps_block *block)
     atomic_store_explicit(&threaded->inbox_tail, tail + 1, memory_order_seq_cst);
 }
 
+void ps_threaded_run_here(struct ps_engine *engine, struct ps_block *block)
+{
+    bool was_inside = ps_engine_is_inside(engine);
+    uint64_t mode = ps_thread_compute_begin();
+    ps_engine_set_inside(engine, true);
+    ps_threaded_run(engine, block, NULL);
+    ps_engine_set_inside(engine, was_inside);
+    ps_thread_compute_end(mode);
+}
+
 /* An operation of kind 'async': entered at once, and run here when nothing is in its way.
  * Takes the locks in order and leaves with neither. */
 static void push_async(struct ps_engine *engine, struct ps_block *block)
@@ -297,12 +329,7 @@ static void push_async(struct ps_engine *engine, struct ps_block *block)
     block->keep_ready = false;
     ps_mutex_unlock(&engine->push);
     if (block->waiting == 0) {
-        bool was_inside = ps_engine_is_inside(engine);
-        uint64_t mode = ps_thread_compute_begin();
-        ps_engine_set_inside(engine, true);
-        ps_threaded_run(engine, block, NULL);
-        ps_engine_set_inside(engine, was_inside);
-        ps_thread_compute_end(mode);
+        ps_threaded_run_here(engine, block);
     }
     ps_threaded_unlock(engine);
 }
@@ -314,11 +341,7 @@ enum ps_status ps_threaded_push(struct ps_engine *engine, const struct ps_engine
     struct ps_block *block;
     enum ps_status status = PS_OK;
     ps_mutex_lock(&engine->push);
-    uint64_t ticket = atomic_load_explicit(&engine->ticket, memory_order_relaxed);
-    if (ticket - engine->threaded->completed_seen >= engine->threaded->max_inflight &&
-        !op->unbounded && !ps_engine_is_inside(engine)) {
-        wait_for_room(engine);
-    }
+    ps_threaded_admit(engine, op->unbounded);
     if (engine->closing) {
         status = PS_ECLOSED;
         goto unlock;
@@ -330,7 +353,7 @@ enum ps_status ps_threaded_push(struct ps_engine *engine, const struct ps_engine
         push_async(engine, block);
         return PS_OK;
     }
-    inbox_put(engine, block);
+    ps_threaded_put(engine, block);
     ps_mutex_unlock(&engine->push);
     if (atomic_load_explicit(&lane->asleep, memory_order_seq_cst)) {
         ps_threaded_lock(engine);

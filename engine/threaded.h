@@ -144,6 +144,20 @@ typedef enum ps_status (*ps_route_fn)(struct ps_engine *engine,
 enum ps_status ps_threaded_push(struct ps_engine *engine, const struct ps_engine_op *op,
                                 struct ps_engine_call *call, ps_route_fn route);
 
+/* Waits, without the lock 'push', until few enough operations are unfinished. */
+void ps_threaded_admit(struct ps_engine *engine, bool unbounded)
+    PS_REQUIRES(engine->push);
+/* Leaves 'block' in the inbox. */
+void ps_threaded_put(struct ps_engine *engine, struct ps_block *block)
+    PS_REQUIRES(engine->push);
+/* ps_threaded_run on the pusher's thread. */
+void ps_threaded_run_here(struct ps_engine *engine, struct ps_block *block)
+    PS_REQUIRES(engine->state);
+
+/* ---- threaded_segment.c ---- */
+enum ps_status ps_threaded_push_segment(struct ps_engine *engine,
+                                        struct ps_segment *segment, ps_route_fn route);
+
 /* ---- threaded_wait.c ---- */
 /* A pusher that waits at the bound is woken when no more than this are unfinished. */
 uint64_t ps_threaded_low_water(const struct ps_threaded *threaded);

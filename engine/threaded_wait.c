@@ -26,23 +26,22 @@ void ps_threaded_wait_for_room(struct ps_engine *engine)
 {
     struct ps_threaded *threaded = engine->threaded;
     ps_threaded_lock(engine);
-    ps_threaded_resolve(engine);
-    threaded->room_waiters++;
     while (pending(engine) > ps_threaded_low_water(threaded)) {
         if (ps_threaded_has_due(engine)) {
             ps_threaded_unlock(engine);
             ps_threaded_lock(engine);
         } else {
+            threaded->room_waiters++; /* taken back by who wakes us */
             ps_cond_wait(&threaded->room, &engine->state);
         }
     }
-    threaded->room_waiters--;
     ps_threaded_unlock(engine);
 }
 
 /* A user's thread in ps_engine_wait_var: a block with one read that never runs. */
 struct var_waiter {
     struct ps_block block;
+    struct ps_dep dep;
     struct ps_cond cond;
     struct ps_failure *failure; /* what the variable carried at that place in its order */
     bool done;
@@ -64,9 +63,10 @@ static struct ps_failure *wait_for_writes(struct ps_engine *engine, struct ps_va
     PS_REQUIRES(engine->state)
 {
     struct var_waiter waiter = {.failure = NULL, .done = false};
-    waiter.block.deps = waiter.block.inline_deps;
+    waiter.block.role = PS_BLOCK_WAITER;
+    waiter.block.deps = &waiter.dep;
     waiter.block.dep_count = 1;
-    waiter.block.inline_deps[0] = ps_dep_make(&waiter.block, var, false);
+    waiter.dep = ps_dep_make(&waiter.block, var, false);
     ps_cond_init(&waiter.cond);
     ps_core_wait(engine, &waiter.block);
     while (!waiter.done) {
@@ -104,7 +104,6 @@ enum ps_status ps_threaded_wait_all(struct ps_engine *engine, struct ps_error *e
 {
     struct ps_threaded *threaded = engine->threaded;
     ps_threaded_lock(engine);
-    ps_threaded_resolve(engine);
     threaded->all_waiters++;
     while (pending(engine) > 0) {
         if (ps_threaded_has_due(engine)) {

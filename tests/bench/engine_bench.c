@@ -1,11 +1,12 @@
 /* What an operation costs in the engine: pushes of empty functions over the workloads of
  * workload.h.
  *
- *   engine_bench [-v] [-r REPS] [-e TYPE] [WORKLOAD ...]
+ *   engine_bench [-c] [-v] [-r REPS] [-e TYPE] [WORKLOAD ...]
  *
  * Rows: R,engine,penstock,TYPE,WORKLOAD,TASKS,SUBMIT_NS,TOTAL_NS   (per task, each
- * repetition one row; the first, which warms pools up, is not printed).  -v runs a body
- * that checks the order of conflicting tasks and prints "verify WORKLOAD ok". */
+ * repetition one row; the first, which warms pools up, is not printed).  -c captures the
+ * workload's step and replays it, rows are then R,engine,replay,...  -v runs a body that
+ * checks the order of conflicting tasks and prints "verify WORKLOAD ok". */
 #include "base/clock.h"
 #include "base/node.h"
 #include "base/str.h"
@@ -20,7 +21,9 @@ struct bench {
     struct ps_engine *engine;
     struct ps_var **vars;
     uint64_t *values;
-    bool verify;
+    struct ps_engine_call **calls; /* of the step, when captured */
+    struct ps_segment *segment;
+    bool verify, capture;
     int64_t reps;
 };
 
@@ -47,28 +50,70 @@ static enum ps_status run_task(void *arg, const struct ps_run *run, struct ps_er
     return PS_OK;
 }
 
+/* 'vars' has room for WORKLOAD_MAX_VARS and lives as long as the result. */
+static struct ps_engine_op make_op(struct bench *bench, const struct workload *workload,
+                                   size_t number, struct bench_task *args,
+                                   struct ps_var **vars)
+{
+    const struct workload_task *task = &workload->tasks[number];
+    size_t count = (size_t)task->write_count + task->read_count;
+    for (size_t k = 0; k < count; k++) {
+        vars[k] = bench->vars[task->vars[k]];
+    }
+    return (struct ps_engine_op){
+        .name = "task",
+        .run = bench->verify ? run_task : run_nothing,
+        .arg = bench->verify ? &args[number] : NULL,
+        .writes = vars,
+        .write_count = task->write_count,
+        .reads = vars + task->write_count,
+        .read_count = task->read_count,
+    };
+}
+
 static enum ps_status push_all(struct bench *bench, const struct workload *workload,
                                struct bench_task *args)
 {
-    for (size_t i = 0; i < workload->task_count; i++) {
-        const struct workload_task *task = &workload->tasks[i];
-        struct ps_var *vars[WORKLOAD_MAX_VARS];
-        size_t count = (size_t)task->write_count + task->read_count;
-        for (size_t k = 0; k < count; k++) {
-            vars[k] = bench->vars[task->vars[k]];
+    struct ps_var *vars[WORKLOAD_MAX_VARS];
+    if (bench->capture) {
+        size_t replays = workload->task_count / workload->step_tasks;
+        for (size_t i = 0; i < replays; i++) {
+            PS_TRY(ps_segment_push(bench->segment));
         }
-        struct ps_engine_op op = {
-            .name = "task",
-            .run = bench->verify ? run_task : run_nothing,
-            .arg = bench->verify ? &args[i] : NULL,
-            .writes = vars,
-            .write_count = task->write_count,
-            .reads = vars + task->write_count,
-            .read_count = task->read_count,
-        };
+        return PS_OK;
+    }
+    for (size_t i = 0; i < workload->task_count; i++) {
+        struct ps_engine_op op = make_op(bench, workload, i, args, vars);
         PS_TRY(ps_engine_push(bench->engine, &op));
     }
     return PS_OK;
+}
+
+static enum ps_status capture(struct bench *bench, const struct workload *workload,
+                              struct bench_task *args)
+{
+    struct ps_var *vars[WORKLOAD_MAX_VARS];
+    bench->calls = calloc(workload->step_tasks, sizeof(struct ps_engine_call *));
+    if (bench->calls == NULL) {
+        return PS_ENOMEM;
+    }
+    for (size_t i = 0; i < workload->step_tasks; i++) {
+        struct ps_engine_op op = make_op(bench, workload, i, args, vars);
+        PS_TRY(ps_engine_call_create(bench->engine, &op, &bench->calls[i]));
+    }
+    return ps_segment_create(bench->engine, bench->calls, workload->step_tasks,
+                             &bench->segment);
+}
+
+static void release(struct bench *bench, const struct workload *workload)
+{
+    ps_segment_destroy(bench->segment);
+    for (size_t i = 0; bench->calls != NULL && i < workload->step_tasks; i++) {
+        ps_engine_call_destroy(bench->calls[i]);
+    }
+    free(bench->calls);
+    bench->segment = NULL;
+    bench->calls = NULL;
 }
 
 static enum ps_status repeat(struct bench *bench, const struct workload *workload,
@@ -91,9 +136,10 @@ static enum ps_status repeat(struct bench *bench, const struct workload *workloa
                 return PS_EINTERNAL;
             }
         } else if (rep > 0) {
-            printf("R,engine,penstock,%s,%s,%zu,%.1f,%.1f\n",
-                   ps_engine_name(bench->engine), workload->name, workload->task_count,
-                   (double)(pushed - begin) / count, (double)(end - begin) / count);
+            printf("R,engine,%s,%s,%s,%zu,%.1f,%.1f\n",
+                   bench->capture ? "replay" : "penstock", ps_engine_name(bench->engine),
+                   workload->name, workload->task_count, (double)(pushed - begin) / count,
+                   (double)(end - begin) / count);
         }
     }
     return PS_OK;
@@ -116,8 +162,12 @@ static enum ps_status run_workload(struct bench *bench, const char *name)
     for (size_t i = 0; i < workload.var_count; i++) {
         PS_TRY_GOTO(status, ps_var_create(bench->engine, &bench->vars[i]), out);
     }
+    if (bench->capture) {
+        PS_TRY_GOTO(status, capture(bench, &workload, args), out);
+    }
     status = repeat(bench, &workload, args);
 out:
+    release(bench, &workload);
     for (size_t i = 0; bench->vars != NULL && i < workload.var_count; i++) {
         ps_var_delete(bench->engine, bench->vars[i]);
     }
@@ -141,10 +191,12 @@ int main(int argc, char **argv)
                                                        : NULL;
         if (strcmp(argv[at], "-v") == 0) {
             bench.verify = true;
+        } else if (strcmp(argv[at], "-c") == 0) {
+            bench.capture = true;
         } else if (value == NULL || ++at == argc ||
                    ps_parse_i64(argv[at], value) != PS_OK) {
             fprintf(stderr,
-                    "usage: engine_bench [-v] [-r REPS] [-e TYPE] [WORKLOAD ...]\n");
+                    "usage: engine_bench [-c] [-v] [-r REPS] [-e TYPE] [WORKLOAD ...]\n");
             return 2;
         }
     }

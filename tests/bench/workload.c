@@ -83,14 +83,15 @@ enum ps_status workload_create(const char *name, struct workload *workload_out)
 {
     static const struct {
         const char *name;
-        size_t task_count, var_count;
+        size_t task_count, var_count, step_tasks;
         void (*make)(struct workload *workload);
     } kinds[] = {
-        {"chain", SIMPLE_TASKS, 1, make_simple},
-        {"indep", SIMPLE_TASKS, SIMPLE_TASKS, make_simple},
-        {"net50", (size_t)STEPS * 3 * LAYERS, 4 * LAYERS + 2, make_net},
-        {"rand100", RANDOM_TASKS, 100, make_random},
-        {"rand20", RANDOM_TASKS, 20, make_random},
+        {"chain", SIMPLE_TASKS, 1, SIMPLE_TASKS, make_simple},
+        {"indep", SIMPLE_TASKS, SIMPLE_TASKS, SIMPLE_TASKS, make_simple},
+        {"net50", (size_t)STEPS * 3 * LAYERS, 4 * LAYERS + 2, (size_t)3 * LAYERS,
+         make_net},
+        {"rand100", RANDOM_TASKS, 100, RANDOM_TASKS, make_random},
+        {"rand20", RANDOM_TASKS, 20, RANDOM_TASKS, make_random},
     };
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
         if (strcmp(name, kinds[i].name) != 0) {
@@ -98,7 +99,8 @@ enum ps_status workload_create(const char *name, struct workload *workload_out)
         }
         struct workload workload = {.name = kinds[i].name,
                                     .task_count = kinds[i].task_count,
-                                    .var_count = kinds[i].var_count};
+                                    .var_count = kinds[i].var_count,
+                                    .step_tasks = kinds[i].step_tasks};
         workload.tasks = calloc(workload.task_count, sizeof(*workload.tasks));
         if (workload.tasks == NULL) {
             return PS_ENOMEM;

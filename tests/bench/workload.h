@@ -26,6 +26,7 @@ struct workload_task {
 struct workload {
     const char *name;
     size_t task_count, var_count;
+    size_t step_tasks; /* the first so many tasks, over and over, are all of them */
     struct workload_task *tasks;
 };
 
