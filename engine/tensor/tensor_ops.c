@@ -157,8 +157,10 @@ enum ps_status ps_tensor_copy(struct ps_tensor *from, struct ps_tensor *to, int 
     copy->to = ps_tensor_retain(to);
     bool from_gpu = ps_tensor_context(from).kind == PS_CONTEXT_GPU;
     bool to_gpu = ps_tensor_context(to).kind == PS_CONTEXT_GPU;
+    static const char *const copy_names[2][2] = {{"CopyCPU2CPU", "CopyCPU2GPU"},
+                                                 {"CopyGPU2CPU", "CopyGPU2GPU"}};
     struct ps_engine_op op = {
-        .name = "tensor_copy",
+        .name = copy_names[from_gpu][to_gpu],
         .run = copy_run,
         .arg = copy,
         .release = copy_release,
