@@ -117,7 +117,7 @@ uint64_t ps_device_sim_copy_reserve(const struct ps_device_sim_copy *copy,
 PS_MUST_CHECK enum ps_status
 ps_device_sim_copy_perform(const struct ps_device_sim_copy *copy);
 
-/* ---- device_sim_stream.c: slots of struct ps_device_ops ---- */
+/* ---- device_sim_stream.c, device_sim_event.c: slots of struct ps_device_ops ---- */
 
 enum ps_status ps_device_sim_stream_create(struct ps_device *device,
                                            enum ps_stream_kind kind,
