@@ -4,6 +4,7 @@
 
 #include "base/node.h"
 #include "base/thread.h"
+#include "engine/graph/mirror.h"
 #include "engine/graph/place.h"
 
 #include <stdlib.h>
@@ -188,7 +189,17 @@ static enum ps_status run_passes(struct ps_exec_core *core,
     PS_TRY(
         places_of(core, inputs->auxiliaries, graph->auxiliary_count, &place.auxiliaries));
     PS_TRY(ps_graph_place(graph, &place, &core->copy_count, err));
-    return ps_exec_make_kernels(core, err);
+    PS_TRY(ps_exec_make_kernels(core, err));
+    struct ps_mirror_options mirror = {.mirror = core->options.mirror != 0,
+                                       .memonger = core->options.memonger,
+                                       .layout = ps_exec_plan_layout(core)};
+    struct ps_mirror_report report = {0};
+    ps_exec_plan_options(core, &mirror.plan);
+    if (core->differentiates) {
+        PS_TRY(ps_graph_mirror(graph, &mirror, &report, err));
+    }
+    core->mirrored_count = report.mirrored_count;
+    return PS_OK;
 }
 
 enum ps_status ps_exec_core_create(const struct ps_bind_options *options,
@@ -208,8 +219,7 @@ enum ps_status ps_exec_core_create(const struct ps_bind_options *options,
     for (size_t i = 0; i < core->graph.argument_count; i++) {
         core->differentiates = core->differentiates || inputs->reqs[i] != PS_GRAD_NULL;
     }
-    struct ps_exec_core *shared =
-        options->shared == NULL ? NULL : options->shared->core;
+    struct ps_exec_core *shared = options->shared == NULL ? NULL : options->shared->core;
     enum ps_status status;
     PS_TRY_GOTO(status, decide(core), fail);
     PS_TRY_GOTO(status, run_passes(core, inputs, err), fail);

@@ -139,6 +139,8 @@ PS_MUST_CHECK enum ps_status ps_exec_make_kernels(struct ps_exec_core *core,
 /* exec_memory.c: how the graph will be planned; after the kernels. */
 void ps_exec_plan_options(const struct ps_exec_core *core,
                           struct ps_graph_plan_options *options_out);
+/* The layout that will be used; LIVE: the better one. */
+enum ps_plan_layout ps_exec_plan_layout(const struct ps_exec_core *core);
 /* Plans and makes the tensors of all entries, and the workspaces. */
 PS_MUST_CHECK enum ps_status ps_exec_make_memory(struct ps_exec_core *core,
                                                  const struct ps_exec_inputs *inputs,

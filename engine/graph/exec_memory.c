@@ -38,6 +38,18 @@ void ps_exec_plan_options(const struct ps_exec_core *core,
         .effort = PS_EFFORT_FULL};
 }
 
+enum ps_plan_layout ps_exec_plan_layout(const struct ps_exec_core *core)
+{
+    switch (core->options.plan) {
+    case PS_PLAN_OFFSETS:
+        return PS_LAYOUT_OFFSETS;
+    case PS_PLAN_AUTO:
+        return runs_one_at_a_time(&core->options) ? PS_LAYOUT_LIVE : PS_LAYOUT_BLOCKS;
+    default:
+        return PS_LAYOUT_BLOCKS;
+    }
+}
+
 static enum ps_status make_plan(struct ps_exec_core *core)
 {
     enum ps_plan_kind asked = core->options.plan;
