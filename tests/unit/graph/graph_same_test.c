@@ -1,5 +1,5 @@
-/* One result: the same bits on every engine, with any number of lanes, under every plan.
- */
+/* One result: the same bits on every engine, with any number of lanes, under every plan,
+ * however a step is cut, replayed, shared or computed again. */
 #include "base/rng.h"
 #include "tests/unit/graph/graph_fixture.h"
 
@@ -31,7 +31,9 @@ static struct ps_symbol *lenet_with_dropout(void)
     struct ps_symbol *x = ps_builder_variable(b, "data");
     x = ps_builder_op(b, "Convolution", "conv", "kernel=(3,3) num_filter=4", x);
     x = ps_builder_op(b, "BatchNorm", "bn", "fix_gamma=False", x);
+    ps_builder_attr(b, x, "force_mirroring", "True");
     x = ps_builder_op(b, "Activation", NULL, "act_type=relu", x);
+    ps_builder_attr(b, x, "force_mirroring", "True");
     x = ps_builder_op(b, "Pooling", NULL, "pool_type=max kernel=(2,2) stride=(2,2)", x);
     struct ps_symbol *left = ps_builder_op(b, "FullyConnected", "l", "num_hidden=8", x);
     struct ps_symbol *right = ps_builder_op(b, "FullyConnected", "r", "num_hidden=8", x);
@@ -43,8 +45,8 @@ static struct ps_symbol *lenet_with_dropout(void)
 
 /* Three steps of plain descent; all weights and aux states in a row.  Weights are changed
  * on this side, so that the test needs no optimizer. */
-static float *train(const struct graph_world *world, struct ps_symbol *symbol,
-                    enum ps_plan_kind plan, size_t *count_out)
+static float *train_as(struct ps_symbol *symbol, const struct ps_bind_options *options,
+                       size_t *count_out, struct ps_executor_memory *memory)
 {
     struct ps_error err = {0};
     static const char *const no_gradient[] = {"data", "softmax_label", NULL};
@@ -53,11 +55,8 @@ static float *train(const struct graph_world *world, struct ps_symbol *symbol,
                                   .shape_count = 1,
                                   .req = PS_GRAD_WRITE,
                                   .no_gradient = no_gradient};
-    struct ps_bind_options options = world_options(world);
-    options.seed = 42;
-    options.plan = plan;
     struct ps_executor *executor = NULL;
-    if (ps_executor_simple_bind(symbol, &options, &bind, &executor, &err) != PS_OK) {
+    if (ps_executor_simple_bind(symbol, options, &bind, &executor, &err) != PS_OK) {
         fail_msg("%s", err.text);
     }
     fill_parameters(executor, 3, 0.3f);
@@ -94,9 +93,20 @@ static float *train(const struct graph_world *world, struct ps_symbol *symbol,
         count += n;
         free(values);
     }
+    ps_executor_memory(executor, memory);
     ps_executor_destroy(executor);
     *count_out = count;
     return all;
+}
+
+static float *train(const struct graph_world *world, struct ps_symbol *symbol,
+                    enum ps_plan_kind plan, size_t *count_out)
+{
+    struct ps_bind_options options = world_options(world);
+    struct ps_executor_memory memory;
+    options.seed = 42;
+    options.plan = plan;
+    return train_as(symbol, &options, count_out, &memory);
 }
 
 static void case_018_every_engine_gives_the_same_bits(void **state)
@@ -152,6 +162,80 @@ static void every_plan_gives_the_same_bits(void **state)
     }
     free(first);
     world_close(&world);
+    ps_symbol_release(symbol);
+}
+
+/* ---- every way to run a step ---- */
+
+/* Each is one way, the first the reference; the rest of what can be chosen is drawn. */
+static void choose(struct ps_bind_options *options, struct ps_rng *rng)
+{
+    static const int bulks[] = {-1, 0, 2, 3, 15, 1000};
+    static const int ranges[] = {-1, 0, 1, 2, 16};
+    static const enum ps_plan_kind plans[] = {PS_PLAN_AUTO, PS_PLAN_BLOCKS,
+                                              PS_PLAN_OFFSETS, PS_PLAN_NONE};
+    static const char *const memongers[] = {"", "sqrt", "64M", NULL};
+    options->bulk = bulks[ps_rng_below(rng, PS_COUNT(bulks))];
+    options->match_range = ranges[ps_rng_below(rng, PS_COUNT(ranges))];
+    options->plan = plans[ps_rng_below(rng, PS_COUNT(plans))];
+    options->memonger = memongers[ps_rng_below(rng, PS_COUNT(memongers))];
+    options->inplace = (int)ps_rng_below(rng, 2);
+    options->mirror = (int)ps_rng_below(rng, 2);
+    options->num_temp = 1 + (int)ps_rng_below(rng, 3);
+    options->replay = -(int)ps_rng_below(rng, 2);
+}
+
+static void case_018_however_a_step_is_run_the_bits_are_the_same(void **state)
+{
+    (void)state;
+    static const struct {
+        int type;
+        const char *setting;
+    } engines[] = {{PS_ENGINE_NAIVE, NULL},
+                   {PS_ENGINE_POOLED, NULL},
+                   {PS_ENGINE_PER_DEVICE, NULL},
+                   {PS_ENGINE_PER_DEVICE, "CPU_WORKER_NTHREADS=3"}};
+    enum { WAYS = 30 };
+    struct ps_symbol *symbol = lenet_with_dropout();
+    float *first = NULL;
+    size_t recomputed = 0;
+    struct ps_rng rng;
+    ps_rng_init(&rng, 77);
+    for (size_t e = 0; e < PS_COUNT(engines); e++) {
+        struct graph_world world;
+        world_open(&world, engines[e].type, engines[e].setting);
+        for (int way = 0; way < WAYS; way++) {
+            struct ps_bind_options options = world_options(&world);
+            struct ps_executor_memory memory;
+            options.seed = 42;
+            if (first == NULL) { /* the plainest */
+                options.bulk = options.inplace = options.mirror = options.replay = 0;
+                options.plan = PS_PLAN_NONE;
+            } else {
+                choose(&options, &rng);
+            }
+            size_t count;
+            float *weights = train_as(symbol, &options, &count, &memory);
+            recomputed += memory.mirrored_count > 0;
+            if (first == NULL) {
+                first = weights;
+                continue;
+            }
+            if (memcmp(weights, first, count * sizeof(float)) != 0) {
+                fail_msg("%s: bulk %d, match range %d, plan %d, memonger %s, inplace %d, "
+                         "mirror %d, num_temp %d, replay %d: other bits",
+                         ps_engine_name(world.engine), options.bulk, options.match_range,
+                         (int)options.plan,
+                         options.memonger == NULL ? "unset" : options.memonger,
+                         options.inplace, options.mirror, options.num_temp,
+                         options.replay);
+            }
+            free(weights);
+        }
+        world_close(&world);
+    }
+    assert_true(recomputed > WAYS);
+    free(first);
     ps_symbol_release(symbol);
 }
 
@@ -259,6 +343,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(case_018_every_engine_gives_the_same_bits),
         cmocka_unit_test(every_plan_gives_the_same_bits),
+        cmocka_unit_test(case_018_however_a_step_is_run_the_bits_are_the_same),
         cmocka_unit_test(case_118_random_graphs_run_the_same_with_and_without_a_plan),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
