@@ -190,10 +190,9 @@ void ps_engine_log_no_lane(struct ps_engine *engine, struct ps_context context,
     uint64_t swallowed = 0;
     char text[PS_CONTEXT_TEXT_BYTES];
     if (ps_log_limit_pass(engine->node->log, &engine->no_lane, &swallowed)) {
-        PS_LOG(engine->node->log, ERROR, ENGINE, "%s refused: %s, more like it %llu",
-               ps_context_text(context, text),
-               error->status != PS_OK ? error->text : ps_status_text(status),
-               (unsigned long long)swallowed);
+        PS_LOG(engine->node->log, ERROR, ENGINE, "%s operations refused since %llu: %s",
+               ps_context_text(context, text), (unsigned long long)swallowed + 1,
+               error->status != PS_OK ? error->text : ps_status_text(status));
     }
 }
 

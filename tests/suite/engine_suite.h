@@ -17,6 +17,17 @@
 #include "base/util.h"
 #include "engine/engine.h"
 
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#define SUITE_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
+#define SUITE_SANITIZED 1
+#endif
+#endif
+#if !defined(SUITE_SANITIZED)
+#define SUITE_SANITIZED 0
+#endif
+
 /* The engine that the running group is about. */
 extern enum ps_engine_type suite_type;
 
@@ -81,7 +92,7 @@ struct suite_group {
     size_t count;
 };
 extern const struct suite_group suite_order, suite_errors, suite_threads, suite_life,
-    suite_cases;
+    suite_cases, suite_segment;
 
 #define SUITE_GROUP(variable, text, list) \
     const struct suite_group variable = { \

@@ -155,14 +155,7 @@ static void case_013_thread_counts_out_of_range_are_refused(void **state)
 
 /* ---- 15 ---- */
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-#if defined(SANITIZED)
+#if SUITE_SANITIZED
 enum { OPS_15 = 40000, OPS_15_POOLED = 10000, OPS_15_NAIVE = 2000 };
 #else
 enum { OPS_15 = 1000000, OPS_15_POOLED = 100000, OPS_15_NAIVE = 10000 };
