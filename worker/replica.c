@@ -197,6 +197,9 @@ enum ps_status ps_replica_create(const struct ps_replica_options *options,
     replica->options = *options;
     ps_symbol_retain(options->symbol);
     enum ps_status status;
+    struct ps_device *device; /* asked for here because it says why there is none */
+    PS_TRY_GOTO(status, ps_engine_device(options->engine, options->context, &device, err),
+                fail);
     PS_TRY_GOTO(status, bind(replica, err), fail);
     PS_TRY_GOTO(status, find_params(replica, err), fail);
     status = make_calls(replica);
