@@ -1,4 +1,4 @@
-#include "device_suite.h"
+#include "tests/suite/device_suite.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -25,11 +25,14 @@ static void open_node(struct device_rig *rig, const char *const *settings, bool 
 void device_rig_open(struct device_rig *rig, enum device_world world,
                      const char *const *more)
 {
-    const char *settings[16] = {"LOG=error", "SIM_GPUS=2"};
-    for (size_t i = 2; more != NULL && *more != NULL; i++) {
-        assert_true(i + 1 < PS_COUNT(settings));
-        settings[i] = *more++;
+    const char *settings[16] = {NULL};
+    size_t count = 0;
+    while (more != NULL && *more != NULL) {
+        assert_true(count + 3 < PS_COUNT(settings));
+        settings[count++] = *more++;
     }
+    settings[count++] = "LOG=error"; /* the first of a name counts */
+    settings[count++] = "SIM_GPUS=2";
     *rig = (struct device_rig){.sim = NULL};
     open_node(rig, settings, world == DEVICE_SIM_WORLD);
     rig->host = device_rig_device(rig, PS_CPU(0));

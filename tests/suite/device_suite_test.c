@@ -1,6 +1,6 @@
 /* The contract of devices (engine/device/device.h), over every implementation: cpu, the
  * simulated accelerator on a real node, and the same on a simulated node. */
-#include "device_suite.h"
+#include "tests/suite/device_suite.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -11,9 +11,11 @@
 #include "engine/device/pool.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 struct source { /* addresses only; nothing is touched */
     size_t held_bytes, peak_bytes, limit_bytes;
+    size_t piece_bytes; /* the largest block it gives; 0: any */
     uintptr_t next;
     int allocs, frees;
 };
@@ -21,7 +23,8 @@ struct source { /* addresses only; nothing is touched */
 static void *source_alloc(void *owner, size_t size)
 {
     struct source *source = owner;
-    if (size > source->limit_bytes - source->held_bytes) {
+    if (size > source->limit_bytes - source->held_bytes ||
+        (source->piece_bytes > 0 && size > source->piece_bytes)) {
         return NULL;
     }
     source->held_bytes += size;
@@ -164,6 +167,155 @@ static void the_cap_holds_and_can_change(void **state)
     assert_int_equal(source.held_bytes, 0);
 }
 
+/* ---- the reserve: behaviour.md 1.9 ---- */
+
+enum { UNIT = 1 << 20 };
+
+static enum ps_status source_memory(void *owner, struct ps_pool_memory *memory_out)
+{
+    const struct source *from = owner;
+    size_t left = from->limit_bytes - from->held_bytes;
+    *memory_out = (struct ps_pool_memory){left, from->limit_bytes, left};
+    return PS_OK;
+}
+
+/* A device of 100 units with 'cached' units of free blocks in its pool. */
+static void hundred_units(unsigned percent, int cached)
+{
+    struct ps_device_block blocks[50];
+    ps_device_pool_fini(&pool); /* what it keeps goes back */
+    assert_int_equal(source.held_bytes, 0);
+    source = (struct source){.limit_bytes = (size_t)100 * UNIT};
+    struct ps_pool_source functions = {.alloc = source_alloc,
+                                       .free = source_free,
+                                       .memory = source_memory,
+                                       .owner = &source,
+                                       .reserve_percent = percent};
+    ps_device_pool_init(&pool, &functions, (size_t)100 * UNIT);
+    for (int i = 0; i < cached; i++) {
+        blocks[i] = (struct ps_device_block){.ptr = NULL};
+        assert_true(ps_device_pool_alloc_block(&pool, UNIT, &blocks[i]));
+    }
+    for (int i = 0; i < cached; i++) {
+        ps_device_pool_free_block(&pool, &blocks[i]);
+    }
+    assert_int_equal(source.held_bytes, (size_t)cached * UNIT);
+}
+
+/* Asks for 'units'; whether it got them, and whether the cache was emptied. */
+static void ask(size_t units, bool granted, bool emptied)
+{
+    struct ps_device_block block = {.ptr = NULL};
+    struct ps_device_usage before, after;
+    ps_device_pool_usage(&pool, &before);
+    assert_int_equal(ps_device_pool_alloc_block(&pool, units * UNIT, &block), granted);
+    ps_device_pool_usage(&pool, &after);
+    assert_int_equal(after.flushes - before.flushes, emptied);
+    assert_true(granted || block.ptr == NULL);
+    ps_device_pool_free_block(&pool, &block);
+}
+
+static void a_request_that_would_eat_into_the_reserve_empties_the_cache(void **state)
+{
+    PS_UNUSED(state);
+    hundred_units(5, 50);
+    ask(45, true, false); /* 45 <= 50 - 5 */
+    hundred_units(5, 50);
+    ask(46, true, true); /* 46 > 50 - 5 */
+    hundred_units(0, 50);
+    ask(50, true, false); /* only what exceeds the free memory */
+    hundred_units(0, 50);
+    ask(51, true, true);
+    hundred_units(50, 50);
+    ask(45, true, true); /* free <= reserve: every miss */
+    hundred_units(50, 50);
+    ask(1, true, false); /* a hit asks nobody */
+    hundred_units(90, 0);
+    ask(1, true, false);
+}
+
+static void a_request_that_eats_into_the_reserve_of_an_empty_pool_is_refused(void **state)
+{
+    PS_UNUSED(state);
+    hundred_units(5, 50);
+    ask(96, false, true);
+    ask(95, true, false);
+    hundred_units(0, 0);
+    ask(101, false, false);
+    ask(100, true, false);
+    hundred_units(50, 50);
+    ask(51, false, true);
+    ask(50, true, false);
+    hundred_units(90, 0);
+    ask(11, false, false);
+    ask(10, true, false);
+}
+
+static void a_block_without_its_class_is_not_kept(void **state)
+{
+    struct ps_device_block block = {.ptr = NULL};
+    PS_UNUSED(state);
+    hundred_units(5, 0);
+    assert_true(ps_device_pool_alloc_block(&pool, (size_t)95 * UNIT, &block));
+    assert_int_equal(source.held_bytes, (size_t)95 * UNIT); /* its class has 96 units */
+    ps_device_pool_free_block(&pool, &block);
+    assert_int_equal(source.held_bytes, 0);
+    assert_null(ps_device_pool_alloc(&pool, (size_t)95 * UNIT)); /* without a holder */
+    source.piece_bytes = (size_t)45 * UNIT; /* its memory is in pieces */
+    assert_true(ps_device_pool_alloc_block(&pool, (size_t)45 * UNIT, &block));
+    assert_int_equal(block.block_bytes, (size_t)45 * UNIT);
+    ps_device_pool_free_block(&pool, &block);
+}
+
+/* ---- who holds it ---- */
+
+static void the_words_of_a_failure_name_the_largest_holders(void **state)
+{
+    struct ps_device_block blocks[6];
+    static const char *const labels[] = {"data", "fc_weight", "fc_weight",
+                                         "tmp",  "",          "x"};
+    struct ps_pool_memory memory;
+    struct ps_error err;
+    PS_UNUSED(state);
+    hundred_units(5, 0);
+    for (size_t i = 0; i < PS_COUNT(blocks); i++) {
+        blocks[i] = (struct ps_device_block){.ptr = NULL};
+        assert_true(ps_device_pool_alloc_block(&pool, (i + 1) * UNIT, &blocks[i]));
+        ps_device_pool_label(&pool, &blocks[i], labels[i]);
+    }
+    assert_int_equal(source_memory(&source, &memory), PS_OK);
+    assert_int_equal(
+        ps_device_pool_explain(&pool, "gpu(3)", (size_t)80 * UNIT, &memory, &err),
+        PS_ENOMEM);
+    assert_string_equal(err.text, "gpu(3): no memory for 80.0 MiB: 21.0 MiB requested, "
+                                  "21.0 MiB reserved, largest free 79.0 MiB of 79.0 MiB "
+                                  "with 5.0 MiB kept as reserve; top holders: x 6.0 MiB, "
+                                  "unnamed 5.0 MiB, tmp 4.0 MiB");
+    ps_device_pool_free_block(&pool, &blocks[5]);
+    ps_device_pool_free_block(&pool, &blocks[4]);
+    ps_device_pool_free_block(&pool, &blocks[3]);
+    (void)ps_device_pool_explain(&pool, "cpu(0)", 1000, NULL, &err);
+    assert_string_equal(err.text, "cpu(0): no memory for 1000 B: 6.0 MiB requested, "
+                                  "21.0 MiB reserved; top holders: fc_weight 5.0 MiB, "
+                                  "data 1.0 MiB");
+    for (int i = 0; i < 3; i++) {
+        ps_device_pool_free_block(&pool, &blocks[i]);
+    }
+}
+
+static void a_long_label_is_cut(void **state)
+{
+    struct ps_device_block block = {.ptr = NULL};
+    char label[200];
+    PS_UNUSED(state);
+    memset(label, 'n', sizeof(label) - 1);
+    label[sizeof(label) - 1] = '\0';
+    ps_device_pool_label(&pool, &block, label);
+    assert_int_equal(strlen(block.label), PS_LABEL_BYTES - 1);
+    ps_device_pool_label(&pool, &block, "short");
+    assert_string_equal(block.label, "short");
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -175,6 +327,11 @@ int main(void)
         TEST(case_117_requested_and_reserved_are_reported),
         TEST(case_117_a_full_system_gets_the_cache_back_before_a_request_fails),
         TEST(the_cap_holds_and_can_change),
+        TEST(a_request_that_would_eat_into_the_reserve_empties_the_cache),
+        TEST(a_request_that_eats_into_the_reserve_of_an_empty_pool_is_refused),
+        TEST(a_block_without_its_class_is_not_kept),
+        TEST(the_words_of_a_failure_name_the_largest_holders),
+        TEST(a_long_label_is_cut),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
