@@ -194,6 +194,37 @@ penstock_queue_fd(const penstock_queue *queue); /* readable while not empty */
 /* The next completed request (still the caller's to free), NULL when there is none. */
 PENSTOCK_API penstock_request *penstock_queue_next(penstock_queue *queue);
 
+/* ---- the profiler: what ran when, for Perfetto; docs/tracing.md ---- */
+typedef struct penstock_profiler {
+    size_t size;      /* sizeof(penstock_profiler) */
+    int mode;         /* 0: operators of networks, 1: everything that an engine runs */
+    const char *file; /* NULL: as it is */
+} penstock_profiler;
+#define PENSTOCK_PROFILER_INIT             \
+    {                                      \
+        sizeof(penstock_profiler), 0, NULL \
+    }
+/* Wins over PROFILER_MODE and PROFILER_FILE.  The file so far is complete then. */
+PENSTOCK_API int penstock_profiler_configure(penstock_node *node,
+                                             const penstock_profiler *profiler);
+PENSTOCK_API int penstock_profiler_start(penstock_node *node);
+/* 'paused' 1: nothing is recorded until it is 0 again. */
+PENSTOCK_API int penstock_profiler_pause(penstock_node *node, int paused);
+PENSTOCK_API int penstock_profiler_stop(penstock_node *node);
+/* Everything so far is in the file; recording goes on.  Closing the node does it too. */
+PENSTOCK_API int penstock_profiler_dump(penstock_node *node);
+/* Counts and times by name, as text or ('json' 1) as JSON, into 'out' with a NUL, cut to
+ * 'size' bytes; 'needed_out' (may be NULL) gets the bytes of all of it, NUL included. */
+PENSTOCK_API int penstock_profiler_table(penstock_node *node, int json, char *out,
+                                         size_t size, size_t *needed_out);
+/* Events of the program's own, recorded while the profiler runs: a scope from 'begin'
+ * (its result) to 'end' on one thread, a value, a moment. */
+PENSTOCK_API uint64_t penstock_scope_begin(penstock_node *node);
+PENSTOCK_API void penstock_scope_end(penstock_node *node, const char *name,
+                                     uint64_t begin);
+PENSTOCK_API void penstock_counter(penstock_node *node, const char *name, double value);
+PENSTOCK_API void penstock_marker(penstock_node *node, const char *name);
+
 #ifdef __cplusplus
 }
 #endif
