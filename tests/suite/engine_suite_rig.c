@@ -151,4 +151,3 @@ void wait_var_ok(struct suite *suite, struct ps_var *var)
     struct ps_error err = {.status = PS_OK};
     assert_int_equal(ps_engine_wait_var(suite->engine, var, &err), PS_OK);
 }
-

@@ -7,22 +7,15 @@
 #include "base/clock.h"
 
 #include <stdatomic.h>
-#include <time.h>
 
 #define MS PS_NS_PER_MS
 
-static uint64_t my_cpu_ns(void)
-{
-    struct timespec now;
-    assert_int_equal(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now), 0);
-    return (uint64_t)now.tv_sec * PS_NS_PER_S + (uint64_t)now.tv_nsec;
-}
-
-/* Works for that much processor time of this thread. */
+/* Works that long. */
 static void compute(uint64_t ns)
 {
-    uint64_t end = my_cpu_ns() + ns;
-    while (my_cpu_ns() < end) {
+    struct ps_clock *clock = ps_clock_real();
+    uint64_t end = ps_clock_now_ns(clock) + ns;
+    while (ps_clock_now_ns(clock) < end) {
         continue;
     }
 }
