@@ -54,18 +54,38 @@ static void find_crossing(struct cutter *cutter)
     }
 }
 
+/* Behind each node whose stage is "True", and behind the last node of each other stage:
+ * the states of one step of a recurrent network. */
+static void find_stages(struct cutter *cutter)
+{
+    const struct ps_mirror_model *model = cutter->model;
+    uint32_t last = PS_NO_INDEX;
+    for (uint32_t n = 0; n < model->forward_count; n++) {
+        const char *stage = ps_mirror_stage(model, n);
+        if (stage == NULL) {
+            continue;
+        }
+        if (last != PS_NO_INDEX && strcmp(stage, ps_mirror_stage(model, last)) == 0 &&
+            strcmp(stage, "True") != 0) {
+            cutter->place[last] = false;
+        }
+        cutter->place[n] = true;
+        last = n;
+    }
+}
+
 /* Places: where less crosses than behind the operator before and no more than behind the
  * next; of equals the last, which is what backward reads (a ReLU, not the sum in it). */
 static void find_places(struct cutter *cutter)
 {
     const struct ps_mirror_model *model = cutter->model;
     uint32_t before = PS_NO_INDEX, candidate = PS_NO_INDEX;
+    if (model->has_stages) {
+        find_stages(cutter);
+        return;
+    }
     for (uint32_t n = 0; n < model->forward_count; n++) {
         if (model->graph->nodes[n].kind == PS_NODE_VARIABLE) {
-            continue;
-        }
-        if (model->has_stages) {
-            cutter->place[n] = ps_mirror_is_stage(model, n);
             continue;
         }
         size_t now = cutter->crossing[n];

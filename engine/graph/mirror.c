@@ -3,13 +3,14 @@
 
 #include "engine/graph/mirror_model.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* Steps of schedules that a search may walk in all: about two seconds. */
 #define SEARCH_STEPS 30000000u
 /* Peaks between the least and the plain one for which the least work is looked for. */
-#define LEVELS 24
+#define LEVELS 32
 /* Choices that the planner is asked about. */
 #define VERDICTS 12
 
@@ -26,7 +27,8 @@ struct pass {
     enum goal goal;
     size_t budget;
     struct ps_mirror_model model;
-    struct ps_mirror_archive archive;
+    struct ps_mirror_archive archive; /* [0]: nothing but what is forced */
+    size_t tries_max;                 /* of the whole search */
     struct ps_mirror_report report;
     struct ps_error *err;
 };
@@ -126,19 +128,57 @@ static const struct ps_mirror_choice *least(const struct ps_mirror_archive *arch
     return best;
 }
 
-/* Starts from the archive's lowest peak, lowers it further, and takes out of it what the
- * peak does not need. */
-static enum ps_status search_least(struct pass *pass, enum ps_mirror_class most,
-                                   struct ps_mirror_choice *choice)
+static void start_from(const struct pass *pass, const struct ps_mirror_choice *from,
+                       struct ps_mirror_choice *choice)
+{
+    memcpy(choice->again, from->again,
+           pass->model.forward_count * sizeof(choice->again[0]));
+}
+
+/* Lets the next steps have a share of the tries that are left. */
+static void share_tries(struct pass *pass, size_t shares)
+{
+    size_t left = pass->tries_max - PS_MIN(pass->model.tries, pass->tries_max);
+    pass->model.tries_max = pass->model.tries + left / shares;
+}
+
+/* Lowers the peak of a choice, and takes out of it what the peak does not need. */
+static enum ps_status improve(struct pass *pass, enum ps_mirror_class most,
+                              struct ps_mirror_choice *choice)
 {
     struct ps_mirror_model *model = &pass->model;
-    PS_TRY(ps_memonger_cut(model, most, &pass->archive));
-    memcpy(choice->again, least(&pass->archive)->again,
-           model->forward_count * sizeof(choice->again[0]));
+    PS_TRY(ps_mirror_tighten_kinds(model, most, choice));
     PS_TRY(ps_mirror_tighten(model, most, choice));
     PS_TRY(ps_mirror_archive_add(model, &pass->archive, choice));
     PS_TRY(ps_mirror_relax(model, choice->peak_bytes, choice));
     return ps_mirror_archive_add(model, &pass->archive, choice);
+}
+
+/* From two ends: nothing computed again, and the borders that leave the lowest peak. */
+static enum ps_status search_least(struct pass *pass, enum ps_mirror_class most,
+                                   struct ps_mirror_choice *choice)
+{
+    PS_TRY(ps_memonger_cut(&pass->model, most, &pass->archive));
+    start_from(pass, least(&pass->archive), choice);
+    share_tries(pass, 4);
+    PS_TRY(improve(pass, most, choice));
+    start_from(pass, &pass->archive.choices[0], choice);
+    share_tries(pass, 4);
+    return improve(pass, most, choice);
+}
+
+/* The choice with the least work of those up to 'bytes'. */
+static const struct ps_mirror_choice *cheapest(const struct ps_mirror_archive *archive,
+                                               size_t bytes)
+{
+    const struct ps_mirror_choice *best = least(archive);
+    for (size_t i = 0; i < archive->count; i++) {
+        const struct ps_mirror_choice *it = &archive->choices[i];
+        if (it->peak_bytes <= bytes && it->work < best->work) {
+            best = it;
+        }
+    }
+    return best;
 }
 
 /* For a row of peaks between the least and the plain one: the least work.  The row and
@@ -147,19 +187,18 @@ static enum ps_status search_levels(struct pass *pass, size_t plain_peak,
                                     struct ps_mirror_choice *choice)
 {
     struct ps_mirror_model *model = &pass->model;
-    size_t floor = least(&pass->archive)->peak_bytes;
-    size_t starts = pass->archive.count;
+    size_t floor = PS_MAX(least(&pass->archive)->peak_bytes, (size_t)1);
+    double ratio = (double)plain_peak / (double)floor;
     for (size_t level = 1; level < LEVELS; level++) {
-        size_t bytes = floor + (plain_peak - floor) / LEVELS * level;
-        for (size_t i = 0; i < starts; i++) {
-            if (pass->archive.choices[i].peak_bytes > bytes) {
-                continue;
-            }
-            memcpy(choice->again, pass->archive.choices[i].again,
-                   model->forward_count * sizeof(choice->again[0]));
-            PS_TRY(ps_mirror_relax(model, bytes, choice));
-            PS_TRY(ps_mirror_archive_add(model, &pass->archive, choice));
-        }
+        double part = (double)level / LEVELS;
+        size_t bytes = (size_t)(pow(ratio, part) * (double)floor);
+        share_tries(pass, LEVELS - level);
+        start_from(pass, least(&pass->archive), choice);
+        PS_TRY(ps_mirror_relax(model, bytes, choice));
+        PS_TRY(ps_mirror_archive_add(model, &pass->archive, choice));
+        start_from(pass, cheapest(&pass->archive, bytes), choice);
+        PS_TRY(ps_mirror_relax(model, bytes, choice));
+        PS_TRY(ps_mirror_archive_add(model, &pass->archive, choice));
     }
     return PS_OK;
 }
@@ -172,7 +211,8 @@ static enum ps_status search(struct pass *pass)
     enum ps_status status;
     ps_mirror_weigh(model, &choice);
     size_t plain_peak = choice.peak_bytes;
-    model->tries_max = SEARCH_STEPS / (2 * model->graph->node_count + 1);
+    pass->tries_max = SEARCH_STEPS / (2 * model->graph->node_count + 1);
+    model->tries_max = pass->tries_max;
     PS_TRY_GOTO(status, ps_mirror_archive_add(model, &pass->archive, &choice), out);
     if (pass->goal != GOAL_NONE) {
         PS_TRY_GOTO(status, search_least(pass, PS_MIRROR_CHEAP, &choice), out);
@@ -220,7 +260,7 @@ static enum ps_status decide_least(struct pass *pass, const struct ps_mirror_cho
             break; /* a plan needs at least what lives */
         }
         size_t bytes;
-        PS_TRY(ask(pass, &archive->choices[i], PS_EFFORT_ONCE, &bytes));
+        PS_TRY(ask(pass, &archive->choices[i], PS_EFFORT_FULL, &bytes));
         if (bytes < best) {
             best = bytes;
             *out = &archive->choices[i];
@@ -253,7 +293,7 @@ decide_budget(struct pass *pass, const struct ps_mirror_choice **out, size_t *by
         if (archive->choices[i].peak_bytes > pass->budget) {
             continue;
         }
-        PS_TRY(ask(pass, &archive->choices[i], PS_EFFORT_ONCE, bytes_out));
+        PS_TRY(ask(pass, &archive->choices[i], PS_EFFORT_FULL, bytes_out));
         if (*bytes_out <= pass->budget) {
             *out = &archive->choices[i];
             return PS_OK;
@@ -267,7 +307,7 @@ static enum ps_status decide(struct pass *pass, const struct ps_mirror_choice **
     size_t bytes;
     if (pass->goal == GOAL_NONE) {
         *out = &pass->archive.choices[0];
-        return ask(pass, *out, PS_EFFORT_ONCE, &pass->report.planned_bytes);
+        return ask(pass, *out, PS_EFFORT_FULL, &pass->report.planned_bytes);
     }
     if (pass->goal == GOAL_BUDGET) {
         PS_TRY(decide_budget(pass, out, &bytes));
@@ -280,7 +320,7 @@ static enum ps_status decide(struct pass *pass, const struct ps_mirror_choice **
 
 static enum ps_status run_pass(struct pass *pass)
 {
-    PS_TRY(plan_now(pass, PS_EFFORT_ONCE, &pass->report.plain_bytes));
+    PS_TRY(plan_now(pass, PS_EFFORT_FULL, &pass->report.plain_bytes));
     PS_TRY(search(pass));
     const struct ps_mirror_choice *choice = NULL;
     PS_TRY(decide(pass, &choice));

@@ -152,7 +152,7 @@ static void fill(struct ps_mirror_model *model, uint32_t *readers)
         if (node->kind == PS_NODE_FORWARD) {
             model->work[n] = work_of(graph, node);
             model->forward_work += model->work[n];
-            model->has_stages = model->has_stages || ps_mirror_is_stage(model, n);
+            model->has_stages = model->has_stages || ps_mirror_stage(model, n) != NULL;
         }
     }
 }
@@ -203,9 +203,17 @@ size_t ps_mirror_entry_bytes(const struct ps_mirror_model *model, uint32_t entry
     return value->external ? 0 : value->bytes;
 }
 
-bool ps_mirror_is_stage(const struct ps_mirror_model *model, uint32_t node)
+const char *ps_mirror_stage(const struct ps_mirror_model *model, uint32_t node)
 {
     const struct ps_graph_node *it = &model->graph->nodes[node];
-    return it->kind == PS_NODE_FORWARD &&
-           is_true(ps_sym_node_attr(it->sym, "__mirror_stage__"));
+    bool value = true;
+    if (it->kind != PS_NODE_FORWARD) {
+        return NULL;
+    }
+    const char *text = ps_sym_node_attr(it->sym, "__mirror_stage__");
+    if (text == NULL || text[0] == '\0' ||
+        (ps_parse_bool(text, &value) == PS_OK && !value && strcmp(text, "0") != 0)) {
+        return NULL;
+    }
+    return text;
 }

@@ -66,8 +66,8 @@ ps_mirror_model_init(struct ps_mirror_model *model, const struct ps_graph *graph
 void ps_mirror_model_fini(struct ps_mirror_model *model);
 /* Bytes between operators that an entry takes; 0 for somebody else's. */
 size_t ps_mirror_entry_bytes(const struct ps_mirror_model *model, uint32_t entry);
-/* The node has the attribute __mirror_stage__. */
-bool ps_mirror_is_stage(const struct ps_mirror_model *model, uint32_t node);
+/* The node's __mirror_stage__; NULL where there is none, and for "False". */
+const char *ps_mirror_stage(const struct ps_mirror_model *model, uint32_t node);
 
 /* mirror_schedule.c */
 PS_MUST_CHECK enum ps_status ps_mirror_schedule_init(struct ps_mirror_model *model);
@@ -122,7 +122,12 @@ PS_MUST_CHECK enum ps_status ps_mirror_archive_add(const struct ps_mirror_model 
 PS_MUST_CHECK enum ps_status ps_mirror_tighten(struct ps_mirror_model *model,
                                                enum ps_mirror_class most,
                                                struct ps_mirror_choice *choice);
-/* Computes less again, as long as the peak stays at or below 'bytes'. */
+/* mirror_kind.c: the same, changing all nodes of one kind together. */
+PS_MUST_CHECK enum ps_status ps_mirror_tighten_kinds(struct ps_mirror_model *model,
+                                                     enum ps_mirror_class most,
+                                                     struct ps_mirror_choice *choice);
+/* mirror_search.c.  Computes less again, as long as the peak stays at or below 'bytes'.
+ */
 PS_MUST_CHECK enum ps_status ps_mirror_relax(struct ps_mirror_model *model, size_t bytes,
                                              struct ps_mirror_choice *choice);
 
