@@ -1,9 +1,11 @@
-/* Memory plans: the golden tables of in-place sharing and match ranges, the trap, random
- * sequences with a checker that knows nothing of how plans are made. */
-#include "base/rng.h"
+/* Memory plans: the golden tables of in-place sharing and match ranges, through the
+ * executor's own report; the trap, identities, real bytes.  The planner by itself:
+ * graph_plan_steps_test.c, graph_plan_random_test.c; scratch and colours:
+ * graph_plan_scratch_test.c. */
 #include "engine/graph/exec_core.h"
 #include "tests/unit/graph/graph_fixture.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -46,7 +48,7 @@ static struct ps_executor *bind_forward(const struct graph_world *world,
     return executor;
 }
 
-static void the_chain_of_five_needs_the_blocks_of_the_table(void **state)
+static void setting_exec_enable_inplace_gives_the_blocks_of_the_table(void **state)
 {
     (void)state;
     static const struct {
@@ -77,7 +79,68 @@ static void the_chain_of_five_needs_the_blocks_of_the_table(void **state)
     world_close(&world);
 }
 
-static void settings_decide_where_the_caller_does_not(void **state)
+static void
+setting_exec_enable_inplace_makes_consecutive_outputs_one_pointer(void **state)
+{
+    (void)state;
+    struct graph_world world;
+    world_open(&world, PS_ENGINE_NAIVE, NULL);
+    struct ps_symbol *chain = chain_of_five();
+    for (int inplace = 0; inplace < 2; inplace++) {
+        struct ps_executor *executor =
+            bind_forward(&world, chain, PS_SHAPE(32), inplace, 16);
+        run_forward(executor, false);
+        const struct ps_exec_core *core = executor->core;
+        const void *before = NULL;
+        size_t outputs = 0;
+        for (size_t e = 0; e < core->graph.entry_count; e++) {
+            if (core->plan.group_of[e] == PS_PLAN_NOWHERE) {
+                continue;
+            }
+            const void *at = ps_tensor_data(core->entries[e]);
+            assert_non_null(at);
+            assert_true(before == NULL || (at == before) == (inplace == 1));
+            before = at;
+            outputs++;
+        }
+        assert_int_equal(outputs, 5);
+        ps_executor_destroy(executor);
+    }
+    ps_symbol_release(chain);
+    world_close(&world);
+}
+
+static void blocks_have_the_real_bytes_of_their_types(void **state)
+{
+    (void)state;
+    static const int dtypes[] = {PS_F64, PS_F32};
+    struct graph_world world;
+    world_open(&world, PS_ENGINE_NAIVE, NULL);
+    struct ps_symbol *chain = chain_of_five();
+    for (size_t i = 0; i < PS_COUNT(dtypes); i++) {
+        struct ps_named_shape shape = {"x", PS_SHAPE(1000)};
+        struct ps_named_dtype dtype = {"x", dtypes[i]};
+        struct ps_simple_bind bind = {
+            .shapes = &shape, .shape_count = 1, .dtypes = &dtype, .dtype_count = 1};
+        struct ps_bind_options options = world_options(&world);
+        struct ps_executor *executor = NULL;
+        struct ps_executor_memory memory;
+        struct ps_error err = {0};
+        options.plan = PS_PLAN_BLOCKS;
+        options.inplace = 0;
+        assert_int_equal(ps_executor_simple_bind(chain, &options, &bind, &executor, &err),
+                         PS_OK);
+        ps_executor_memory(executor, &memory);
+        assert_int_equal(memory.internal_bytes, 2 * 1000 * ps_dtype_size(dtypes[i]));
+        assert_int_equal(memory.unplanned_bytes, 5 * 1000 * ps_dtype_size(dtypes[i]));
+        ps_executor_destroy(executor);
+    }
+    ps_symbol_release(chain);
+    world_close(&world);
+}
+
+static void
+setting_exec_enable_inplace_and_exec_match_range_are_read_at_bind(void **state)
 {
     (void)state;
     struct ps_symbol *chain = chain_of_five();
@@ -98,7 +161,7 @@ static void settings_decide_where_the_caller_does_not(void **state)
 }
 
 /* B; C in the place of B if it may; F(B, C): C must not overwrite B. */
-static void the_trap_keeps_three_blocks(void **state)
+static void setting_exec_enable_inplace_does_not_spring_the_trap(void **state)
 {
     (void)state;
     struct graph_world world;
@@ -158,196 +221,120 @@ static void a_reshape_of_what_is_still_used_gets_its_own_storage(void **state)
     world_close(&world);
 }
 
-/* ---- match ranges, on sequences of steps ---- */
-
-/* A chain: step i reads value i - 1 and writes value i of 'units[i]' elements. */
-static void plan_chain(const size_t *units, size_t count, bool inplace, size_t range,
-                       struct ps_memory_plan *plan_out)
-{
-    struct ps_plan_value values[16] = {{0}};
-    struct ps_plan_step steps[16] = {{0}};
-    uint32_t names[16];
-    for (uint32_t i = 0; i < count; i++) {
-        names[i] = i;
-        values[i] = (struct ps_plan_value){
-            .bytes = units[i] * 4, .count = (int64_t)units[i], .keep = i + 1 == count};
-        steps[i] = (struct ps_plan_step){.writes = &names[i], .write_count = 1};
-        if (i > 0) {
-            steps[i].reads = &names[i - 1];
-            steps[i].read_count = 1;
-        }
-    }
-    struct ps_plan_input input = {.values = values,
-                                  .steps = steps,
-                                  .value_count = count,
-                                  .step_count = count,
-                                  .inplace = inplace,
-                                  .match_range = range};
-    assert_int_equal(ps_plan_memory(&input, plan_out), PS_OK);
-}
-
-static void the_ladder_sweeps_its_range(void **state)
+/* y = square(x) is read by its Reshape and, in backward, by tanh's of it; in training the
+ * Reshape shares its place all the same, and nothing is copied. */
+static void in_training_a_reshape_shares_with_what_is_read_later(void **state)
 {
     (void)state;
-    static const size_t ladder[] = {64, 1, 64, 4, 64};
+    struct graph_world world;
+    world_open(&world, PS_ENGINE_NAIVE, NULL);
+    struct ps_builder *b = builder_new();
+    struct ps_symbol *x = ps_builder_variable(b, "x");
+    struct ps_symbol *a = ps_builder_op(b, "tanh", "a", NULL, x);
+    struct ps_symbol *r = ps_builder_op(b, "Reshape", "r", "shape=(2,4)", a);
+    struct ps_symbol *t = ps_builder_op(b, "square", "t", NULL, r);
+    struct ps_symbol *net = finish(b, ps_builder_op(b, "MakeLoss", NULL, NULL, t));
+    struct ps_named_shape shape = {"x", PS_SHAPE(4, 2)};
+    struct ps_executor *executor = simple_bind(&world, net, &shape, 1, PS_GRAD_WRITE);
+    assert_int_equal(group_of(executor, "a"), group_of(executor, "r"));
+    assert_true(group_of(executor, "t") != group_of(executor, "r"));
+    float values[8], expected[8];
+    for (int i = 0; i < 8; i++) {
+        values[i] = 0.25f * (float)(i - 4);
+        expected[i] = 2 * tanhf(values[i]) * (1 - tanhf(values[i]) * tanhf(values[i]));
+    }
+    tensor_set(ps_executor_find_argument(executor, "x"), values);
+    run_step(executor, true);
+    tensor_expect(ps_executor_find_gradient(executor, "x"), expected, 1e-6);
+    ps_executor_destroy(executor);
+    ps_symbol_release(net);
+    world_close(&world);
+}
+
+/* ---- match ranges, through the executor's report ---- */
+
+static void report_forward(const struct graph_world *world, struct ps_symbol *net,
+                           const struct ps_named_shape *shapes, size_t count, int range,
+                           struct ps_executor_memory *memory_out)
+{
+    struct ps_simple_bind bind = {.shapes = shapes, .shape_count = count};
+    struct ps_bind_options options = world_options(world);
+    struct ps_executor *executor = NULL;
+    struct ps_error err = {0};
+    options.match_range = range;
+    options.inplace = 0;
+    options.plan = PS_PLAN_BLOCKS;
+    if (ps_executor_simple_bind(net, &options, &bind, &executor, &err) != PS_OK) {
+        fail_msg("%s", err.text);
+    }
+    ps_executor_memory(executor, memory_out);
+    ps_executor_destroy(executor);
+}
+
+/* a(64) -> b(1) -> c(64) -> d(4) -> e(64) elements. */
+static void setting_exec_match_range_gives_the_blocks_of_the_ladder(void **state)
+{
+    (void)state;
     static const struct {
-        size_t range, blocks, units, used;
-    } table[] = {
-        {1, 3, 69, 1}, {2, 3, 69, 1}, {4, 2, 68, 4}, {16, 2, 68, 4}, {1000, 2, 68, 4}};
+        int range;
+        size_t blocks, units;
+    } table[] = {{0, 5, 197}, {1, 3, 69}, {2, 3, 69}, {4, 2, 68}, {16, 2, 68}};
+    struct graph_world world;
+    world_open(&world, PS_ENGINE_NAIVE, NULL);
+    struct ps_builder *b = builder_new();
+    struct ps_symbol *x = ps_builder_variable(b, "x");
+    struct ps_symbol *y = ps_builder_op(b, "square", "a", NULL, x);
+    y = ps_builder_op(b, "sum", "b", "keepdims=True", y);
+    y = ps_builder_op(b, "broadcast_add", "c", NULL, y, x);
+    y = ps_builder_op(b, "sum", "d", "axis=1 keepdims=True", y);
+    struct ps_symbol *net = finish(b, ps_builder_op(b, "broadcast_add", "e", NULL, y, x));
     for (size_t i = 0; i < PS_COUNT(table); i++) {
-        struct ps_memory_plan plan;
-        plan_chain(ladder, 5, false, table[i].range, &plan);
-        assert_int_equal(plan.block_count, table[i].blocks);
-        assert_int_equal(plan.total_bytes, table[i].units * 4);
-        assert_int_equal(plan.match_range, table[i].used);
-        ps_memory_plan_fini(&plan);
+        struct ps_named_shape shape = {"x", PS_SHAPE(4, 16)};
+        struct ps_executor_memory memory;
+        report_forward(&world, net, &shape, 1, table[i].range, &memory);
+        assert_int_equal(memory.block_count, table[i].blocks);
+        assert_int_equal(memory.block_bytes, table[i].units * 4);
     }
+    ps_symbol_release(net);
+    world_close(&world);
 }
 
-static void a_block_of_sixteen_times_the_request_is_the_last_reused(void **state)
+/* 128 or 129 elements are freed when 8 are asked for. */
+static void setting_exec_match_range_16_is_exact_in_the_executors_report(void **state)
 {
     (void)state;
-    static const size_t at[] = {16 * 8, 1, 8}, above[] = {16 * 8 + 1, 1, 8};
-    struct ps_memory_plan plan;
-    plan_chain(at, 3, false, 16, &plan);
-    assert_int_equal(plan.block_count, 2);
-    ps_memory_plan_fini(&plan);
-    plan_chain(above, 3, false, 16, &plan);
-    assert_int_equal(plan.block_count, 3);
-    ps_memory_plan_fini(&plan);
-}
-
-static void offsets_need_less_where_sizes_differ(void **state)
-{
-    (void)state;
-    static const size_t units[] = {1024, 512, 512, 1024, 256, 2048, 64};
-    struct ps_memory_plan plan;
-    plan_chain(units, 7, false, 1, &plan);
-    assert_true(plan.offset_bytes > 0 && plan.offset_bytes < plan.total_bytes);
-    ps_memory_plan_fini(&plan);
-}
-
-/* ---- random sequences ---- */
-
-enum { STEPS = 200, VALUES = STEPS };
-
-struct random_input {
-    struct ps_plan_value values[VALUES];
-    struct ps_plan_step steps[STEPS];
-    uint32_t reads[STEPS][3], writes[STEPS];
-    struct ps_plan_pair pairs[STEPS][3];
-    struct ps_plan_input input;
-};
-
-static void make_random(struct random_input *random, uint64_t seed)
-{
-    struct ps_rng rng;
-    ps_rng_init(&rng, seed);
-    memset(random, 0, sizeof(*random));
-    for (uint32_t s = 0; s < STEPS; s++) {
-        struct ps_plan_step *step = &random->steps[s];
-        size_t count = (size_t)1 << ps_rng_below(&rng, 12);
-        random->values[s] =
-            (struct ps_plan_value){.bytes = count * 4,
-                                   .count = (int64_t)count,
-                                   .external = ps_rng_below(&rng, 20) == 0,
-                                   .keep = ps_rng_below(&rng, 20) == 0};
-        random->writes[s] = s;
-        step->writes = &random->writes[s];
-        step->write_count = 1;
-        step->reads = random->reads[s];
-        step->pairs = random->pairs[s];
-        for (uint32_t i = 0; s > 0 && i < ps_rng_below(&rng, 4); i++) {
-            uint64_t back = ps_rng_below(&rng, PS_MIN(s, 12u));
-            uint32_t from = s - 1 - (uint32_t)back;
-            random->reads[s][step->read_count++] = from;
-            random->pairs[s][step->pair_count++] = (struct ps_plan_pair){.from = from, .to = s};
-        }
+    struct graph_world world;
+    world_open(&world, PS_ENGINE_NAIVE, "EXEC_MATCH_RANGE=16");
+    struct ps_builder *b = builder_new();
+    struct ps_symbol *x = ps_builder_variable(b, "x"), *y = ps_builder_variable(b, "y");
+    struct ps_symbol *s = ps_builder_op(b, "square", "a", NULL, x);
+    s = ps_builder_op(b, "sum", "b", "keepdims=True", s);
+    struct ps_symbol *net = finish(b, ps_builder_op(b, "broadcast_add", "c", NULL, s, y));
+    for (int above = 0; above < 2; above++) {
+        struct ps_named_shape shapes[] = {
+            {"x", above ? PS_SHAPE(3, 43) : PS_SHAPE(8, 16)}, {"y", PS_SHAPE(1, 8)}};
+        struct ps_executor_memory memory;
+        report_forward(&world, net, shapes, 2, -1, &memory);
+        assert_int_equal(memory.block_count, above ? 3 : 2);
     }
-    random->input = (struct ps_plan_input){.values = random->values,
-                                           .steps = random->steps,
-                                           .value_count = VALUES,
-                                           .step_count = STEPS,
-                                           .inplace = ps_rng_below(&rng, 2) == 0,
-                                           .match_range = ps_rng_below(&rng, 3) * 8 + 8};
-}
-
-/* Runs the steps on bytes of the plan: each place holds the value that was written there
- * last; a read that finds another value is an overlap of live intervals. */
-static void check_places(const struct random_input *random,
-                         const struct ps_memory_plan *plan, bool offsets)
-{
-    size_t size = 0, base[VALUES + 1] = {0}, kept = 0;
-    for (size_t b = 0; !offsets && b < plan->block_count; b++) {
-        base[b] = size;
-        size += plan->block_bytes[b];
-    }
-    for (size_t g = 0; offsets && g < plan->group_count; g++) {
-        kept += plan->groups[g].keep ? plan->groups[g].bytes : 0;
-    }
-    size = offsets ? plan->arena_bytes + kept : size;
-    uint32_t *memory = calloc(size / 4 + 1, sizeof(uint32_t));
-    size_t at[VALUES], next_kept = plan->arena_bytes, place[VALUES];
-    for (size_t g = 0; g < plan->group_count; g++) {
-        const struct ps_plan_group *group = &plan->groups[g];
-        place[g] = !offsets       ? base[group->block]
-                   : !group->keep ? group->offset
-                                  : next_kept;
-        next_kept += offsets && group->keep ? group->bytes : 0;
-        assert_true(place[g] + group->bytes <= size);
-    }
-    for (uint32_t s = 0; s < STEPS; s++) {
-        const struct ps_plan_step *step = &random->steps[s];
-        for (uint32_t i = 0; i < step->read_count; i++) {
-            uint32_t v = step->reads[i];
-            for (size_t w = 0;
-                 !random->values[v].external && w < random->values[v].bytes / 4; w++) {
-                assert_int_equal(memory[at[v] / 4 + w], v + 1);
-            }
-        }
-        if (!random->values[s].external) {
-            assert_true(plan->group_of[s] != PS_PLAN_NOWHERE);
-            at[s] = place[plan->group_of[s]];
-            for (size_t w = 0; w < random->values[s].bytes / 4; w++) {
-                memory[at[s] / 4 + w] = s + 1;
-            }
-        }
-    }
-    for (uint32_t v = 0; v < VALUES; v++) { /* what is kept is still there */
-        if (random->values[v].keep && !random->values[v].external) {
-            assert_int_equal(memory[at[v] / 4], v + 1);
-        }
-    }
-    free(memory);
-}
-
-static void case_118_live_values_never_overlap(void **state)
-{
-    (void)state;
-    struct random_input *random = malloc(sizeof(*random));
-    for (uint64_t seed = 0; seed < 300; seed++) {
-        struct ps_memory_plan plan;
-        make_random(random, seed);
-        assert_int_equal(ps_plan_memory(&random->input, &plan), PS_OK);
-        assert_true(plan.total_bytes <= plan.unplanned_bytes);
-        check_places(random, &plan, false);
-        check_places(random, &plan, true);
-        ps_memory_plan_fini(&plan);
-    }
-    free(random);
+    ps_symbol_release(net);
+    world_close(&world);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_chain_of_five_needs_the_blocks_of_the_table),
-        cmocka_unit_test(settings_decide_where_the_caller_does_not),
-        cmocka_unit_test(the_trap_keeps_three_blocks),
+        cmocka_unit_test(setting_exec_enable_inplace_gives_the_blocks_of_the_table),
+        cmocka_unit_test(
+            setting_exec_enable_inplace_and_exec_match_range_are_read_at_bind),
+        cmocka_unit_test(setting_exec_enable_inplace_does_not_spring_the_trap),
         cmocka_unit_test(a_reshape_of_what_is_still_used_gets_its_own_storage),
-        cmocka_unit_test(the_ladder_sweeps_its_range),
-        cmocka_unit_test(a_block_of_sixteen_times_the_request_is_the_last_reused),
-        cmocka_unit_test(offsets_need_less_where_sizes_differ),
-        cmocka_unit_test(case_118_live_values_never_overlap),
+        cmocka_unit_test(
+            setting_exec_enable_inplace_makes_consecutive_outputs_one_pointer),
+        cmocka_unit_test(setting_exec_match_range_gives_the_blocks_of_the_ladder),
+        cmocka_unit_test(setting_exec_match_range_16_is_exact_in_the_executors_report),
+        cmocka_unit_test(blocks_have_the_real_bytes_of_their_types),
+        cmocka_unit_test(in_training_a_reshape_shares_with_what_is_read_later),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
