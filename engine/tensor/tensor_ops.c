@@ -34,18 +34,19 @@ static enum ps_status host_copy_run(void *arg, const struct ps_run *run,
     const struct host_copy *copy = arg;
     struct ps_device *device = copy->tensor->storage->device;
     size_t size = copy->tensor->size_bytes;
-    struct ps_device *host;
+    struct ps_device *host = device;
     void *data = ps_tensor_data(copy->tensor);
     if (data == NULL && size > 0) {
         return ps_tensor_no_memory(copy->tensor, err);
     }
-    PS_TRY(ps_engine_device(run->engine, PS_CPU(0), &host, err));
-    if (copy->to_host) {
-        PS_TRY(ps_device_copy(host, copy->host, device, data, size, run->stream));
-    } else {
-        PS_TRY(ps_device_copy(device, data, host, copy->host, size, run->stream));
+    if (!ps_device_is_host(device)) {
+        PS_TRY(ps_engine_device(run->engine, PS_CPU(0), &host, err));
     }
-    return ps_stream_sync(run->stream);
+    /* complete when the lane has synced its stream: 'done' is written then */
+    if (copy->to_host) {
+        return ps_device_copy(host, copy->host, device, data, size, run->stream);
+    }
+    return ps_device_copy(device, data, host, copy->host, size, run->stream);
 }
 
 /* Pushes the copy and waits for it: 'done' is a variable that the copy writes, so that
