@@ -22,7 +22,8 @@ struct trial {
     uint32_t *device;
     uint32_t *colour; /* of the step that freed it */
     size_t block_count;
-    uint32_t *free_blocks; /* in the order they were freed */
+    uint32_t *free_blocks; /* by device, colour, bytes; of equal ones the order in which
+                              they were freed */
     size_t free_count;
     size_t total;
 };
@@ -47,39 +48,68 @@ static void take(struct trial *trial, size_t at)
             (trial->free_count - at) * sizeof(trial->free_blocks[0]));
 }
 
-static bool serves(const struct trial *trial, const struct request *request,
-                   uint32_t block)
+static bool same_kind(const struct trial *trial, uint32_t block, uint32_t device,
+                      uint32_t colour)
 {
-    return trial->device[block] == request->device &&
-           trial->colour[block] == request->colour &&
-           trial->bytes[block] >= request->low && trial->bytes[block] <= request->high;
+    return trial->device[block] == device && trial->colour[block] == colour;
+}
+
+/* The first free block that does not come before these. */
+static size_t lower(const struct trial *trial, uint32_t device, uint32_t colour,
+                    size_t bytes)
+{
+    size_t low = 0, high = trial->free_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        uint32_t block = trial->free_blocks[middle];
+        bool before = trial->device[block] != device   ? trial->device[block] < device
+                      : trial->colour[block] != colour ? trial->colour[block] < colour
+                                                       : trial->bytes[block] < bytes;
+        low = before ? middle + 1 : low;
+        high = before ? high : middle;
+    }
+    return low;
+}
+
+static void give_back(struct trial *trial, uint32_t block, uint32_t colour)
+{
+    trial->colour[block] = colour;
+    size_t at = lower(trial, trial->device[block], colour, trial->bytes[block] + 1);
+    memmove(trial->free_blocks + at + 1, trial->free_blocks + at,
+            (trial->free_count - at) * sizeof(trial->free_blocks[0]));
+    trial->free_blocks[at] = block;
+    trial->free_count++;
+}
+
+/* The free block that serves best; 'free_count' when none does. */
+static size_t find(const struct trial *trial, const struct request *request)
+{
+    uint32_t device = request->device, colour = request->colour;
+    size_t at = lower(trial, device, colour, request->bytes);
+    if (at < trial->free_count &&
+        same_kind(trial, trial->free_blocks[at], device, colour) &&
+        trial->bytes[trial->free_blocks[at]] <= request->high) {
+        return at;
+    }
+    if (at > 0 && same_kind(trial, trial->free_blocks[at - 1], device, colour) &&
+        trial->bytes[trial->free_blocks[at - 1]] >= request->low) {
+        return lower(trial, device, colour, trial->bytes[trial->free_blocks[at - 1]]);
+    }
+    return trial->free_count;
 }
 
 static uint32_t serve(struct trial *trial, const struct request *request)
 {
-    size_t best = SIZE_MAX, have = 0, need = request->bytes;
-    for (size_t i = 0; request->reuse && i < trial->free_count; i++) {
-        uint32_t block = trial->free_blocks[i];
-        size_t size = trial->bytes[block];
-        if (!serves(trial, request, block)) {
-            continue;
-        }
-        bool fits = size >= need, had = have >= need;
-        if (best == SIZE_MAX || (fits && (!had || size < have)) ||
-            (!fits && !had && size > have)) {
-            best = i;
-            have = size;
-        }
-    }
-    if (best == SIZE_MAX) {
+    size_t best = request->reuse ? find(trial, request) : trial->free_count;
+    if (best == trial->free_count) {
         uint32_t made = (uint32_t)trial->block_count++;
-        trial->bytes[made] = need;
+        trial->bytes[made] = request->bytes;
         trial->device[made] = request->device;
         return made;
     }
     uint32_t block = trial->free_blocks[best];
     take(trial, best);
-    trial->bytes[block] = PS_MAX(trial->bytes[block], need);
+    trial->bytes[block] = PS_MAX(trial->bytes[block], request->bytes);
     return block;
 }
 
@@ -133,8 +163,7 @@ static void run_trial(struct trial *trial, const struct ps_plan_input *input,
         place_starts(trial, input, plan, schedule, s, range);
         for (uint32_t g = schedule->ends[s]; g != PS_PLAN_NOWHERE;
              g = schedule->next_end[g]) {
-            trial->colour[trial->block[g]] = input->steps[s].colour;
-            trial->free_blocks[trial->free_count++] = trial->block[g];
+            give_back(trial, trial->block[g], input->steps[s].colour);
         }
     }
     for (size_t b = 0; b < trial->block_count; b++) {
