@@ -21,10 +21,16 @@ static uint32_t device_of(const struct ps_block *block)
 
 static enum ps_trace_category category_of(const struct ps_block *block)
 {
-    /* a copy within the host goes to an ordinary pool */
-    return strncmp(block->name, "Copy", 4) == 0
-               ? PS_TRACE_COPY
-               : (enum ps_trace_category)(block->trace >> PS_OP_TRACE_SHIFT);
+    switch ((enum ps_engine_op_kind)(block->trace >> PS_OP_TRACE_SHIFT)) {
+    case PS_ENGINE_COPY_FROM_GPU:
+    case PS_ENGINE_COPY_TO_GPU:
+        return PS_TRACE_COPY;
+    case PS_ENGINE_CPU_PRIORITIZED:
+    case PS_ENGINE_GPU_PRIORITIZED:
+        return PS_TRACE_COMMUNICATION;
+    default: /* a copy within the host goes to an ordinary pool */
+        return strncmp(block->name, "Copy", 4) == 0 ? PS_TRACE_COPY : PS_TRACE_OPERATOR;
+    }
 }
 
 enum { MAX_COUNTED = 80 }; /* devices; beyond, nothing is counted */

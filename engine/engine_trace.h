@@ -8,27 +8,26 @@
 #include "base/trace.h"
 #include "engine/engine_ops.h"
 
-/* The byte block->trace of an operation: what it belongs to, and its category above. */
+/* The byte block->trace of an operation: what it belongs to, and its kind above. */
 #define PS_OP_TRACE_WHAT (PS_TRACE_SYMBOLIC | PS_TRACE_ALL)
 #define PS_OP_TRACE_SHIFT 2
 
 static inline uint8_t ps_op_trace_byte(const struct ps_engine_op *op)
 {
-    enum ps_trace_category category = PS_TRACE_OPERATOR;
-    if (op->kind == PS_ENGINE_COPY_FROM_GPU || op->kind == PS_ENGINE_COPY_TO_GPU) {
-        category = PS_TRACE_COPY;
-    } else if (op->kind == PS_ENGINE_CPU_PRIORITIZED ||
-               op->kind == PS_ENGINE_GPU_PRIORITIZED) {
-        category = PS_TRACE_COMMUNICATION;
-    }
-    return (uint8_t)((op->symbolic ? PS_TRACE_SYMBOLIC : PS_TRACE_ALL) |
-                     (unsigned)category << PS_OP_TRACE_SHIFT);
+#ifdef PENSTOCK_WITHOUT_TRACE /* tests/bench/trace_cost.sh: what all this costs */
+    PS_UNUSED(op);
+    return 0;
+#else
+    /* 1 when symbolic, else 2 */
+    unsigned what = PS_TRACE_ALL - (op->symbolic ? 1u : 0u);
+    return (uint8_t)(what | (unsigned)op->kind << PS_OP_TRACE_SHIFT);
+#endif
 }
 
 static inline bool ps_op_is_traced(const struct ps_engine *engine,
                                    const struct ps_block *block)
 {
-#ifdef PENSTOCK_WITHOUT_TRACE /* tests/bench/trace_cost.sh: what the tests above cost */
+#ifdef PENSTOCK_WITHOUT_TRACE
     PS_UNUSED(engine);
     PS_UNUSED(block);
     return false;

@@ -161,6 +161,20 @@ static bool must_skip(struct ps_engine *engine, struct ps_block *block,
     return engine->skipping || block->invalid || (failure != NULL && !block->no_skip);
 }
 
+/* run_sync's work when the profiler wants it; the lock is free meanwhile. */
+static enum ps_status run_traced(struct ps_engine *engine, const struct ps_block *block,
+                                 const struct ps_run *run, struct ps_error *err)
+    PS_RELEASE(engine->state)
+{
+    uint32_t ready = (uint32_t)block->lane->ready.count;
+    ps_threaded_unlock(engine);
+    uint64_t begin_ns = ps_trace_now(engine->trace);
+    enum ps_status status = block->run(block->arg, run, err);
+    status = ps_engine_end_run(run, status, err);
+    ps_op_trace_span(engine, block, begin_ns, status, ready);
+    return status;
+}
+
 static void run_sync(struct ps_engine *engine, struct ps_block *block,
                      const struct ps_run *run) PS_REQUIRES(engine->state)
 {
@@ -168,16 +182,15 @@ static void run_sync(struct ps_engine *engine, struct ps_block *block,
     error.status = PS_OK;
     error.text[0] = '\0';
     engine->threaded->running++;
-    bool traced = ps_op_is_traced(engine, block);
-    uint32_t ready = traced ? (uint32_t)block->lane->ready.count : 0;
-    ps_threaded_unlock(engine);
-    uint64_t begin_ns = traced ? ps_trace_now(engine->trace) : 0;
-    enum ps_status status = block->run(block->arg, run, &error);
-    if (run->stream != NULL) {
-        status = ps_engine_end_run(run, status, &error);
-    }
-    if (traced) {
-        ps_op_trace_span(engine, block, begin_ns, status, ready);
+    enum ps_status status;
+    if (ps_op_is_traced(engine, block)) {
+        status = run_traced(engine, block, run, &error);
+    } else {
+        ps_threaded_unlock(engine);
+        status = block->run(block->arg, run, &error);
+        if (run->stream != NULL) {
+            status = ps_engine_end_run(run, status, &error);
+        }
     }
     if (block->release != NULL) {
         block->release(block->arg);
