@@ -248,25 +248,29 @@ static int by_work(const void *left, const void *right)
     return a->peak_bytes < b->peak_bytes ? -1 : a->peak_bytes > b->peak_bytes;
 }
 
-/* The lowest plan of the choices with the lowest peaks. */
+/* The lowest plan: of the choices with the lowest peaks, and of the one that computes
+ * nothing again that is not forced. */
 static enum ps_status decide_least(struct pass *pass, const struct ps_mirror_choice **out,
                                    size_t *bytes_out)
 {
     struct ps_mirror_archive *archive = &pass->archive;
     qsort(archive->choices, archive->count, sizeof(archive->choices[0]), by_peak);
-    size_t best = SIZE_MAX;
+    const struct ps_mirror_choice *best = cheapest(archive, SIZE_MAX);
+    size_t best_bytes;
+    PS_TRY(ask(pass, best, PS_EFFORT_FULL, &best_bytes));
     for (size_t i = 0; i < PS_MIN(archive->count, (size_t)VERDICTS); i++) {
-        if (archive->choices[i].peak_bytes >= best) {
+        size_t bytes;
+        if (archive->choices[i].peak_bytes >= best_bytes) {
             break; /* a plan needs at least what lives */
         }
-        size_t bytes;
         PS_TRY(ask(pass, &archive->choices[i], PS_EFFORT_FULL, &bytes));
-        if (bytes < best) {
-            best = bytes;
-            *out = &archive->choices[i];
+        if (bytes < best_bytes) {
+            best_bytes = bytes;
+            best = &archive->choices[i];
         }
     }
-    *bytes_out = best;
+    *out = best;
+    *bytes_out = best_bytes;
     return PS_OK;
 }
 
