@@ -129,6 +129,11 @@ void ps_engine_destroy(struct ps_engine *engine)
     if (engine == NULL || ps_fork_guard_is_child(&engine->fork_guard)) {
         return; /* the child has neither the threads nor, perhaps, free locks */
     }
+    if (ps_engine_is_inside(engine)) {
+        PS_LOG(engine->node->log, ERROR, ENGINE,
+               "destroyed from inside an operation, ignored");
+        return;
+    }
     if (engine->ops->stop(engine)) {
         fini(engine);
     }
@@ -165,6 +170,9 @@ enum ps_status ps_engine_device(struct ps_engine *engine, struct ps_context cont
     struct ps_device **place = &engine->devices[context.kind][context.id];
     if (*place == NULL) {
         status = ps_device_open(engine->node, context, place, err);
+        if (status == PS_OK) {
+            ps_engine_meet_peers(engine, *place);
+        }
     }
     struct ps_device *device = *place;
     ps_mutex_unlock(&engine->device_lock);
@@ -190,7 +198,7 @@ void ps_engine_log_no_lane(struct ps_engine *engine, struct ps_context context,
     uint64_t swallowed = 0;
     char text[PS_CONTEXT_TEXT_BYTES];
     if (ps_log_limit_pass(engine->node->log, &engine->no_lane, &swallowed)) {
-        PS_LOG(engine->node->log, ERROR, ENGINE, "%s operations refused since %llu: %s",
+        PS_LOG(engine->node->log, ERROR, ENGINE, "%s ops refused %llu: %s",
                ps_context_text(context, text), (unsigned long long)swallowed + 1,
                error->status != PS_OK ? error->text : ps_status_text(status));
     }
