@@ -288,7 +288,7 @@ static enum ps_status choose_url(struct question *question, const char *root,
 
 static int ask_and_print(struct question *question, const char *root, bool json)
 {
-    static const char *const overrides[] = {"LOG=error", NULL};
+    static const char *const overrides[] = {"LOG=error", "PROFILER_AUTOSTART=0", NULL};
     struct ps_node_options options = {.name = "status", .overrides = overrides};
     struct ps_error err = {0};
     int code = PS_EXIT_CONFIG;
