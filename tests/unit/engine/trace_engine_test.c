@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "base/node.h"
+#include "base/sim.h"
 #include "base/util.h"
 #include "engine/engine.h"
 #include "engine/tensor/tensor.h"
@@ -332,6 +333,50 @@ static void lanes_are_threads_with_names_and_memory_is_counted(void **state)
     close_world(&world);
 }
 
+static char *trace_of_a_simulation(uint64_t seed)
+{
+    static const char *const no_env[] = {NULL};
+    static const char *const overrides[] = {"PROFILER_AUTOSTART=1", "PROFILER_MODE=1",
+                                            "LOG=error", NULL};
+    struct world world = {.fs = NULL};
+    struct ps_sim *sim;
+    char *data = NULL;
+    size_t size = 0;
+    assert_int_equal(ps_sim_create(seed, &sim), PS_OK);
+    assert_int_equal(ps_fs_sim_create(&world.fs), PS_OK);
+    struct ps_node_options options = {
+        .env = no_env, .overrides = overrides, .sim = sim, .fs = world.fs};
+    assert_int_equal(ps_node_open(&options, &world.node, NULL), PS_OK);
+    assert_int_equal(
+        ps_engine_create(world.node, PS_ENGINE_FROM_SETTING, &world.engine, NULL), PS_OK);
+    assert_int_equal(ps_var_create(world.engine, &world.var), PS_OK);
+    for (int i = 0; i < 3000; i++) {
+        push_everything(&world);
+        ps_driver_sleep(world.node->driver, 1500);
+    }
+    ps_var_delete(world.engine, world.var);
+    ps_engine_destroy(world.engine);
+    ps_node_close(world.node);
+    assert_int_equal(
+        ps_fs_read_all(world.fs, "profile.json", SIZE_MAX, &data, &size, NULL), PS_OK);
+    ps_fs_sim_destroy(world.fs);
+    ps_sim_destroy(sim);
+    return data;
+}
+
+static void a_simulation_traces_virtual_time_the_same_each_run(void **state)
+{
+    (void)state;
+    char *one = trace_of_a_simulation(7), *two = trace_of_a_simulation(7);
+    assert_true(strcmp(one, two) == 0);
+    json_t *root = json_loads(one, 0, NULL);
+    assert_non_null(root);
+    assert_int_equal(count_ops(root, NULL), 3000 * 7);
+    json_decref(root);
+    free(one);
+    free(two);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -342,6 +387,7 @@ int main(void)
         cmocka_unit_test(prepared_and_captured_operations_are_recorded_too),
         cmocka_unit_test(a_failed_operation_says_so_and_a_skipped_one_is_no_event),
         cmocka_unit_test(lanes_are_threads_with_names_and_memory_is_counted),
+        cmocka_unit_test(a_simulation_traces_virtual_time_the_same_each_run),
     };
     return cmocka_run_group_tests_name("trace of engines", tests, NULL, NULL);
 }
