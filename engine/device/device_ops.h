@@ -8,6 +8,7 @@
 #ifndef PENSTOCK_ENGINE_DEVICE_DEVICE_OPS_H
 #define PENSTOCK_ENGINE_DEVICE_DEVICE_OPS_H
 
+#include "base/node.h"
 #include "engine/device/device.h"
 #include "engine/device/pool.h"
 #include "engine/fork_guard.h"
@@ -103,6 +104,18 @@ PS_MUST_CHECK enum ps_status ps_device_open(struct ps_node *node,
                                             struct ps_device **device_out,
                                             struct ps_error *err);
 void ps_device_close(struct ps_device *device); /* NULL is fine */
+
+static inline bool ps_device_is_child(const struct ps_device *device)
+{
+    return ps_fork_guard_is_child(&device->fork_guard);
+}
+
+/* The fault points of accelerators; a host's memory is not a device's to break. */
+static inline enum ps_status ps_device_fault(const struct ps_device *device,
+                                             const char *point)
+{
+    return device->ops->host ? PS_OK : PS_FAULT(device->node, point);
+}
 
 extern const struct ps_device_ops ps_device_cpu_ops;
 extern const struct ps_device_ops ps_device_sim_ops; /* gpu(i) when SIM_GPUS > i */

@@ -36,4 +36,11 @@ void device_write(struct device_rig *rig, struct ps_device *device, void *ptr,
 void device_read(struct device_rig *rig, struct ps_device *device, const void *ptr,
                  void *data, size_t size);
 
+/* ---- device_suite_memory.c: cases; *state is the rig ---- */
+void freed_memory_serves_the_next_request_of_its_size(void **state);
+void memory_is_counted_and_given_back(void **state);
+void named_memory_is_named_where_there_is_none(void **state);
+void case_116_random_sizes_do_not_grow_a_device(void **state);
+void case_117_what_is_reserved_is_at_most_twice_what_was_asked_for(void **state);
+
 #endif

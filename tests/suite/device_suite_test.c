@@ -9,7 +9,6 @@
 
 #include <cmocka.h>
 
-#include "base/rng.h"
 #include "base/thread.h"
 
 #include <string.h>
@@ -17,12 +16,12 @@
 #include <unistd.h>
 
 /* Under a sanitizer an allocation that is too large must fail, not end the process. */
-const char *__asan_default_options(void);
+__attribute__((visibility("default"))) const char *__asan_default_options(void);
 const char *__asan_default_options(void)
 {
     return "allocator_may_return_null=1";
 }
-const char *__tsan_default_options(void);
+__attribute__((visibility("default"))) const char *__tsan_default_options(void);
 const char *__tsan_default_options(void)
 {
     return "allocator_may_return_null=1:die_after_fork=0";
@@ -33,8 +32,8 @@ static struct device_rig rig;
 
 static int setup(void **state)
 {
-    PS_UNUSED(state);
     device_rig_open(&rig, world, NULL);
+    *state = &rig;
     return 0;
 }
 
@@ -43,102 +42,6 @@ static int teardown(void **state)
     PS_UNUSED(state);
     device_rig_close(&rig);
     return 0;
-}
-
-/* ---- memory ---- */
-
-static void freed_memory_serves_the_next_request_of_its_size(void **state)
-{
-    PS_UNUSED(state);
-    void *a = device_memory(rig.a, 1024);
-    assert_non_null(a);
-    assert_int_equal((uintptr_t)a % 64, 0);
-    ps_device_free(rig.a, a, 1024);
-    assert_ptr_equal(device_memory(rig.a, 1024), a);
-    ps_device_free(rig.a, a, 1024);
-    assert_null(device_memory(rig.a, 0));
-    ps_device_free(rig.a, NULL, 1024);
-}
-
-static void memory_is_counted_and_given_back(void **state)
-{
-    struct ps_device_usage usage;
-    size_t free_bytes, total_bytes;
-    PS_UNUSED(state);
-    void *a = device_memory(rig.a, 100000);
-    ps_device_usage(rig.a, &usage);
-    assert_int_equal(usage.requested_bytes, 100000);
-    assert_true(usage.reserved_bytes >= 100000 && usage.reserved_bytes <= 112500);
-    ps_device_free(rig.a, a, 100000);
-    ps_device_usage(rig.a, &usage);
-    assert_int_equal(usage.requested_bytes, 0);
-    assert_true(usage.reserved_bytes >= 100000);
-    ps_device_trim(rig.a);
-    ps_device_usage(rig.a, &usage);
-    assert_int_equal(usage.reserved_bytes, 0);
-    assert_int_equal(ps_device_memory(rig.a, &free_bytes, &total_bytes), PS_OK);
-    assert_true(free_bytes > 0 && free_bytes <= total_bytes);
-}
-
-static void named_memory_is_named_where_there_is_none(void **state)
-{
-    struct ps_device_block weight = {.ptr = NULL}, other = {.ptr = NULL};
-    struct ps_error err;
-    PS_UNUSED(state);
-    ps_device_label_block(rig.a, &weight, "conv1_weight");
-    assert_int_equal(ps_device_alloc_block(rig.a, 3 << 20, &weight), PS_OK);
-    void *first = weight.ptr;
-    assert_int_equal(ps_device_alloc_block(rig.a, 3 << 20, &weight), PS_OK);
-    assert_ptr_equal(weight.ptr, first); /* it had its memory already */
-    assert_int_equal(ps_device_alloc_block(rig.a, 1 << 20, &other), PS_OK);
-    assert_int_equal(ps_device_no_memory(rig.a, 5 << 20, &err), PS_ENOMEM);
-    assert_non_null(strstr(err.text, "no memory for 5.0 MiB: 4.0 MiB requested, "
-                                     "4.0 MiB reserved, largest free "));
-    assert_non_null(strstr(err.text, "top holders: conv1_weight 3.0 MiB, unnamed 1.0"));
-    ps_device_free_block(rig.a, &weight);
-    ps_device_free_block(rig.a, &other);
-    ps_device_free_block(rig.a, &other); /* holds nothing any more */
-}
-
-static void case_116_random_sizes_do_not_grow_a_device(void **state)
-{
-    struct ps_rng rng;
-    struct ps_device_usage usage;
-    size_t size = 0, cap = (size_t)64 << 20, largest = (size_t)2000 * 2500 * 4;
-    void *block = NULL;
-    PS_UNUSED(state);
-    ps_rng_init(&rng, 116);
-    ps_device_set_cap(rig.a, cap);
-    for (int i = 0; i < 500; i++) {
-        size_t next = 2000 * (1500 + ps_rng_below(&rng, 1001)) * sizeof(float);
-        void *more = device_memory(rig.a, next); /* two are alive at a time */
-        ps_device_free(rig.a, block, size);
-        block = more;
-        size = next;
-    }
-    ps_device_usage(rig.a, &usage);
-    assert_true(usage.peak_bytes <= 3 * (largest + largest / 8) + cap);
-    ps_device_free(rig.a, block, size);
-}
-
-static void case_117_what_is_reserved_is_at_most_twice_what_was_asked_for(void **state)
-{
-    struct ps_device_usage usage;
-    struct ps_rng rng;
-    void *blocks[200];
-    size_t sizes[200];
-    PS_UNUSED(state);
-    ps_rng_init(&rng, 117);
-    for (size_t i = 0; i < PS_COUNT(blocks); i++) {
-        sizes[i] = 33 + ps_rng_below(&rng, 200000);
-        blocks[i] = device_memory(rig.a, sizes[i]);
-    }
-    ps_device_usage(rig.a, &usage);
-    assert_true(usage.used_bytes <= 2 * usage.requested_bytes);
-    assert_int_equal(usage.reserved_bytes, usage.used_bytes);
-    for (size_t i = 0; i < PS_COUNT(blocks); i++) {
-        ps_device_free(rig.a, blocks[i], sizes[i]);
-    }
 }
 
 /* ---- copies ---- */

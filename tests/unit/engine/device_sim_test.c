@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-const char *__tsan_default_options(void);
+__attribute__((visibility("default"))) const char *__tsan_default_options(void);
 const char *__tsan_default_options(void)
 {
     return "die_after_fork=0";
@@ -144,6 +144,31 @@ static void the_budget_holds_and_fragments(void **state)
         ps_device_free(rig.a, blocks[i], MIB);
     }
     ps_device_free(rig.a, device_memory(rig.a, 8 * MIB), 8 * MIB);
+    end();
+}
+
+static void case_117_a_fragmented_device_frees_its_cache_before_it_refuses(void **state)
+{
+    static const char *const settings[] = {"SIM_GPU_MEMORY=8M", "GPU_MEM_POOL_RESERVE=0",
+                                           NULL};
+    struct ps_device_usage usage;
+    void *blocks[8], *ptr;
+    PS_UNUSED(state);
+    begin(settings);
+    for (int i = 0; i < 8; i++) {
+        blocks[i] = device_memory(rig.a, MIB);
+    }
+    for (int i = 0; i < 8; i++) {
+        ps_device_free(rig.a, blocks[i], MIB); /* all of it cached, in pieces */
+    }
+    ps_device_usage(rig.a, &usage);
+    assert_int_equal(usage.reserved_bytes, 8 * MIB);
+    assert_int_equal(ps_device_alloc(rig.a, 6 * MIB, &ptr), PS_OK);
+    ps_device_usage(rig.a, &usage);
+    assert_int_equal(usage.requested_bytes, 6 * MIB);
+    assert_int_equal(usage.reserved_bytes, 6 * MIB);
+    assert_int_equal(usage.flushes, 1);
+    ps_device_free(rig.a, ptr, 6 * MIB);
     end();
 }
 
@@ -355,6 +380,7 @@ int main(void)
         cmocka_unit_test(nothing_lies_behind_its_memory),
         cmocka_unit_test(freed_memory_goes_back_to_the_system),
         cmocka_unit_test(the_budget_holds_and_fragments),
+        cmocka_unit_test(case_117_a_fragmented_device_frees_its_cache_before_it_refuses),
         cmocka_unit_test(the_reserve_is_kept_free),
         cmocka_unit_test(nothing_happens_before_somebody_waits),
         cmocka_unit_test(an_event_drives_only_what_was_before_it),

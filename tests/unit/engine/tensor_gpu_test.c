@@ -51,13 +51,13 @@ static void close_world(struct world *world)
     }
 }
 
-/* Runs 'test' in every world. */
-static void everywhere(void (*test)(struct world *world))
+/* Runs 'test' in every world, with the setting 'more'. */
+static void everywhere(void (*test)(struct world *world), const char *more)
 {
     for (int type = 0; type < ENGINES; type++) {
         struct world world;
         if (type != PS_ENGINE_POOLED_ALIAS) {
-            open_world(&world, type, NULL);
+            open_world(&world, type, more);
             test(&world);
             close_world(&world);
         }
@@ -118,7 +118,7 @@ static void around(struct world *world)
         ps_tensor_release(last);
     }
     assert_int_equal(traffic_of(world, 0).from_host_count, 3);
-    assert_int_equal(traffic_of(world, 0).staged_count, 3); /* nobody enabled peers */
+    assert_int_equal(traffic_of(world, 0).staged_count, 3);
     assert_int_equal(traffic_of(world, 1).staged_count, 3);
     assert_int_equal(traffic_of(world, 2).to_host_count, 3);
 }
@@ -126,14 +126,12 @@ static void around(struct world *world)
 static void tensors_are_copied_around_all_devices(void **state)
 {
     PS_UNUSED(state);
-    everywhere(around);
+    everywhere(around, "ENABLE_GPU_P2P=0");
 }
 
 static void peers(struct world *world)
 {
     struct ps_tensor *from = make(world, PS_GPU(1), 10), *to = make(world, PS_GPU(0), 10);
-    struct ps_device *gpus[] = {device_of(world, PS_GPU(0)), device_of(world, PS_GPU(1))};
-    assert_int_equal(ps_device_enable_peer(gpus[0], gpus[1]), PS_OK);
     assert_int_equal(ps_tensor_fill(from, 3), PS_OK);
     assert_int_equal(ps_tensor_copy(from, to, 0), PS_OK);
     float out[10];
@@ -141,14 +139,18 @@ static void peers(struct world *world)
     assert_true(out[0] == 3 && out[9] == 3);
     assert_int_equal(traffic_of(world, 1).peer_count, 1);
     assert_int_equal(traffic_of(world, 1).staged_count, 0);
+    ps_tensor_release(to);
+    to = make(world, PS_GPU(2), 10); /* no link: SIM_GPU_PEERS=0-1 */
+    assert_int_equal(ps_tensor_copy(from, to, 0), PS_OK);
+    assert_int_equal(traffic_of(world, 1).staged_count, 1);
     ps_tensor_release(from);
     ps_tensor_release(to);
 }
 
-static void peers_are_copied_directly(void **state)
+static void peers_are_copied_directly_and_others_through_the_host(void **state)
 {
     PS_UNUSED(state);
-    everywhere(peers);
+    everywhere(peers, "ENABLE_GPU_P2P=1");
 }
 
 static void rows(struct world *world)
@@ -176,7 +178,7 @@ static void rows(struct world *world)
 static void rows_of_an_accelerators_tensor_are_filled_and_copied(void **state)
 {
     PS_UNUSED(state);
-    everywhere(rows);
+    everywhere(rows, NULL);
 }
 
 /* ---- addresses ---- */
@@ -250,7 +252,7 @@ static void addresses(struct world *world)
 static void work_reaches_its_own_memory_and_that_of_enabled_peers(void **state)
 {
     PS_UNUSED(state);
-    everywhere(addresses);
+    everywhere(addresses, "ENABLE_GPU_P2P=0");
 }
 
 /* ---- what can go wrong ---- */
@@ -327,7 +329,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tensors_are_copied_around_all_devices),
-        cmocka_unit_test(peers_are_copied_directly),
+        cmocka_unit_test(peers_are_copied_directly_and_others_through_the_host),
         cmocka_unit_test(rows_of_an_accelerators_tensor_are_filled_and_copied),
         cmocka_unit_test(work_reaches_its_own_memory_and_that_of_enabled_peers),
         cmocka_unit_test(memory_that_is_not_there_is_told_with_who_holds_it),
