@@ -8,18 +8,20 @@
  * same random numbers and without touching auxiliary states: then it is exact.
  *
  * Who may be computed again:
- *   never     variables, Dropout (and what else draws random numbers), nodes whose
- *             auxiliary states another node has too, loss heads, copies between devices
- *   always    where the attribute __force_mirroring__ is true: even a Convolution
- *   BACKWARD_DO_MIRROR=1   all but Convolution, FullyConnected, Concat, SoftmaxOutput and
- *             their like; of these, as many as lower the peak, and no more than that
- *             needs
- *   MEMONGER  Convolution and its like too: "sqrt" looks for the lowest peak that one
- *             more forward can buy, a number of bytes for the least extra work that
- *             stays below it; values that a later part of forward needs stay, so that a
- *             segment is computed again from its border.  __mirror_stage__: where a node
- *             has it, segments end only at nodes that have it ("True").  It decides alone
- *             when both are set, as its choice includes what BACKWARD_DO_MIRROR allows.
+ *   never     variables, nodes whose auxiliary states another node has too (it may have
+ *             changed them), losses, outputs of the graph, copies between devices
+ *   always    where the attribute __force_mirroring__ is true, even a Convolution, even
+ *             with both settings off; but Dropout
+ *   BACKWARD_DO_MIRROR=1   all but Convolution, FullyConnected, Concat, SoftmaxOutput,
+ *             Dropout and their like; of these, as many as lower the peak
+ *   MEMONGER  these too (the same numbers are drawn again): "sqrt" looks for the lowest
+ *             peak that one more forward can buy, a number of bytes for the least extra
+ *             work that stays below it.  It decides alone when both are set, as its
+ *             choice includes what BACKWARD_DO_MIRROR allows.  The search begins with
+ *             borders that cut forward into segments (memonger.c); where nodes have the
+ *             attribute __mirror_stage__, these borders are behind nodes that have it.
+ *   Hidden outputs that are small (BatchNorm's mean and variance) are kept: that is exact
+ *   and costs less than computing the node again for them alone.
  *   Both off and nothing forced: the graph is not touched.
  *
  * The search works on its own simulation of what lives when (mirror_live.c); the memory
@@ -41,10 +43,11 @@ struct ps_mirror_options {
     const char *memonger; /* MEMONGER: "sqrt", or bytes ("400M", "1Gi"); NULL, "": off */
     /* The oracle: how the graph will be planned; 'effort' is decided here. */
     struct ps_graph_plan_options plan;
-    enum ps_plan_layout layout; /* whose bytes count; LIVE: of both the better */
+    enum ps_plan_layout layout; /* whose bytes count; OFFSETS: of both layouts the better,
+                                   LIVE: what lives, without a layout */
 };
 
-struct ps_mirror_report {
+struct ps_mirror_report {  /* zeros where the graph was not touched */
     size_t mirrored_count; /* nodes that are computed again */
     size_t plain_bytes;    /* peak of the plan without this pass ... */
     size_t planned_bytes;  /* ... and with its choice */
