@@ -79,7 +79,10 @@ enum ps_op_flags {
     PS_OP_CHEAP = 1 << 6,    /* recomputing it costs less than keeping its output */
     PS_OP_IDENTITY = 1 << 7, /* output 0 has the bytes of input 0 (Reshape, _copy) */
     PS_OP_VARIABLE_INPUTS = 1 << 8,  /* input count is the attribute "num_args" */
-    PS_OP_VARIABLE_OUTPUTS = 1 << 9 /* output count is the attribute "num_outputs" */
+    PS_OP_VARIABLE_OUTPUTS = 1 << 9, /* output count is the attribute "num_outputs" */
+    PS_OP_ADDS_EXACTLY = 1 << 10 /* backward with ADD gives, to the bit, what was there plus
+                                    what WRITE gives (f32, f64): it may accumulate in place
+                                    of a sum of its own */
 };
 
 struct ps_op_def; /* constant data, private to the room: see kernels/op_def.h */
@@ -204,10 +207,12 @@ struct ps_op_run {
                             * recomputed forward is exact */
     bool training;         /* forward only */
     bool keep_aux;         /* forward: do not update auxiliary states (a recomputation) */
+    bool checked; /* this plan ran on these views before; only addresses changed, and none
+                     of them is missing: what follows is not checked again */
 };
 
-/* Views are checked against the plan's shapes and dtypes.  Errors: PS_ESHAPE, PS_EDTYPE,
- * PS_EINVAL (a needed view without data), PS_EUNSUPPORTED (layout), PS_ERANGE (a label
+/* Views are checked against the plan's shapes and dtypes, unless 'checked'.  Errors:
+ * PS_ESHAPE, PS_EDTYPE, PS_EINVAL (a needed view without data), PS_EUNSUPPORTED (layout), PS_ERANGE (a label
  * outside its classes...), with 'err'.  Neither allocates nor blocks.  Hidden outputs
  * (mask, mean, var) are written by forward and must be given. */
 PS_MUST_CHECK enum ps_status

@@ -195,8 +195,8 @@ static enum ps_status check_workspace(const struct ps_op *op, size_t bytes,
     return PS_OK;
 }
 
-enum ps_status ps_op_forward(struct ps_op_plan *plan, const struct ps_op_run *run,
-                             struct ps_error *err)
+static enum ps_status check_forward(const struct ps_op_plan *plan,
+                                    const struct ps_op_run *run, struct ps_error *err)
 {
     const struct ps_op *op = plan->op;
     PS_TRY(check_workspace(op, plan->workspace_forward, run, err));
@@ -212,7 +212,16 @@ enum ps_status ps_op_forward(struct ps_op_plan *plan, const struct ps_op_run *ru
         PS_TRY(check_view(op, ps_op_aux_name(op, i), &run->aux[i], &plan->aux[i],
                           plan->aux_dtype[i], err));
     }
-    return op->def->forward(plan, run, err);
+    return PS_OK;
+}
+
+enum ps_status ps_op_forward(struct ps_op_plan *plan, const struct ps_op_run *run,
+                             struct ps_error *err)
+{
+    if (!run->checked) {
+        PS_TRY(check_forward(plan, run, err));
+    }
+    return plan->op->def->forward(plan, run, err);
 }
 
 static enum ps_status check_backward(const struct ps_op_plan *plan,
@@ -257,7 +266,9 @@ enum ps_status ps_op_backward(struct ps_op_plan *plan, const struct ps_op_run *r
     if (!plan->training) {
         return PS_OP_FAIL(op, err, PS_EINVAL, "the plan was not prepared for training");
     }
-    PS_TRY(check_backward(plan, run, err));
+    if (!run->checked) {
+        PS_TRY(check_backward(plan, run, err));
+    }
     if ((op->def->flags & PS_OP_ZERO_GRAD) != 0 || op->def->backward == NULL) {
         for (int i = 0; i < op->input_count; i++) {
             if (ps_wants(run, i)) {

@@ -50,6 +50,7 @@ struct ps_exec_op {
     enum ps_grad_req *reqs;      /* BACKWARD: per input; SUM, ZERO: of the output */
     bool training;               /* FORWARD */
     bool recomputes;             /* FORWARD: it has mirror_of */
+    bool checked;                /* it ran before: its views need no check again */
     uint64_t stream;             /* FORWARD: of the random numbers, without the step */
     struct ps_var **reads, **writes; /* in the arena; may name one twice */
     uint32_t read_count, write_count;
@@ -89,7 +90,8 @@ struct ps_exec_core {
     size_t internal_bytes, workspace_bytes, peak_bytes;
     bool differentiates;
     size_t copy_count, mirrored_count;
-    size_t bulk_limit; /* most operators in one engine operation */
+    size_t accumulated_count; /* sums that backward operators add up in place */
+    size_t bulk_limit;        /* most operators in one engine operation */
 
     struct ps_tensor **entries; /* per graph entry; NULL: has no memory */
     struct ps_tensor **blocks;  /* by block, or [0] the arena and one per kept group */
@@ -99,8 +101,9 @@ struct ps_exec_core {
     struct ps_tensor **workspaces; /* each retained */
     size_t workspace_count;
     struct ps_tensor **workspace_of; /* per node: borrows from 'workspaces'; NULL: none */
-    const uint32_t *colour_of; /* per node: of the memory plan; NULL: one */
-    const size_t *scratch_bytes; /* as ps_graph_plan_options.workspace_bytes; in the arena */
+    const uint32_t *colour_of;       /* per node: of the memory plan; NULL: one */
+    const size_t
+        *scratch_bytes; /* as ps_graph_plan_options.workspace_bytes; in the arena */
     struct ps_exec_kernel *kernels; /* per forward node; these keep their numbers from
                                        here on */
 

@@ -16,8 +16,9 @@ enum ps_status ps_exec_run_batch(void *arg, const struct ps_run *run,
     if (batch->count == 1) {
         return batch->ops[0]->run(batch->ops[0], run, err);
     }
+    struct ps_error why; /* large: only its first byte is looked at without an error */
+    why.text[0] = 0;
     for (uint32_t i = 0; i < batch->count; i++) {
-        struct ps_error why = {0};
         enum ps_status status = batch->ops[i]->run(batch->ops[i], run, &why);
         if (status != PS_OK) {
             return ps_graph_fail(batch->ops[i]->node, status, &why, err);
@@ -77,9 +78,12 @@ enum ps_status ps_exec_run_forward(struct ps_exec_op *op, const struct ps_run *r
                                .seed = op->core->options.seed,
                                .stream = op->stream + (take_step(op) << 24),
                                .training = op->training,
-                               .keep_aux = op->recomputes};
+                               .keep_aux = op->recomputes,
+                               .checked = op->checked};
     PS_TRY(locate_workspace(op, run, &kernel.workspace, err));
-    return ps_op_forward(op->kernel->plan, &kernel, err);
+    PS_TRY(ps_op_forward(op->kernel->plan, &kernel, err));
+    op->checked = true;
+    return PS_OK;
 }
 
 enum ps_status ps_exec_run_backward(struct ps_exec_op *op, const struct ps_run *run,
@@ -96,9 +100,12 @@ enum ps_status ps_exec_run_backward(struct ps_exec_op *op, const struct ps_run *
                                .out_grad = op->out_grad.views,
                                .in_grad = op->in_grad.views,
                                .req = op->reqs,
-                               .training = true};
+                               .training = true,
+                               .checked = op->checked};
     PS_TRY(locate_workspace(op, run, &kernel.workspace, err));
-    return ps_op_backward(op->kernel->plan, &kernel, err);
+    PS_TRY(ps_op_backward(op->kernel->plan, &kernel, err));
+    op->checked = true;
+    return PS_OK;
 }
 
 /* Elements summed at a time: accumulators stay in the nearest cache, and all terms are
