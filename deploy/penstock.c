@@ -22,6 +22,7 @@ struct subcommand {
 static const struct subcommand subcommands[] = {
     {"launch", ps_cmd_launch, "start a whole job on this machine"},
     {"train", ps_cmd_train, "train a network, alone or as a worker of a job"},
+    {"plan", ps_cmd_plan, "show the memory that a network needs, and what settings do"},
     {"server", ps_cmd_server, "run a server of a job"},
     {"scheduler", ps_cmd_scheduler, "run the scheduler of a job"},
     {"status", ps_cmd_status, "ask a running scheduler about its job"},

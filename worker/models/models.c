@@ -84,18 +84,25 @@ enum ps_status ps_model_check(const char *name, struct ps_error *err)
     return PS_OK;
 }
 
-enum ps_status ps_model_build_sized(const struct ps_model *model,
-                                    const struct ps_model_size *size,
-                                    struct ps_symbol **symbol_out, struct ps_error *err)
+enum ps_status ps_model_check_size(const struct ps_model *model,
+                                   const struct ps_model_size *size, struct ps_error *err)
 {
-    struct ps_model_size own = model->size;
-    if (size->steps != 0 && own.steps == 0) {
+    if (size->steps != 0 && model->size.steps == 0) {
         return ps_error_set(err, PS_EINVAL, "network %s has no time steps", model->name);
     }
     if (size->steps < 0 || size->steps > PS_MODEL_STEPS_MAX) {
         return ps_error_set(err, PS_EINVAL, "network %s: %d steps; 1 to %d are accepted",
                             model->name, size->steps, PS_MODEL_STEPS_MAX);
     }
+    return PS_OK;
+}
+
+enum ps_status ps_model_build_sized(const struct ps_model *model,
+                                    const struct ps_model_size *size,
+                                    struct ps_symbol **symbol_out, struct ps_error *err)
+{
+    struct ps_model_size own = model->size;
+    PS_TRY(ps_model_check_size(model, size, err));
     own.classes = size->classes != 0 ? size->classes : own.classes;
     own.steps = size->steps != 0 ? size->steps : own.steps;
     struct ps_builder *builder = NULL;

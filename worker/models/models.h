@@ -38,6 +38,11 @@ ps_model_find(const char *name, const struct ps_model **model_out, struct ps_err
 /* The same for `penstock train`: PS_EINVAL also for what it has no data for. */
 PS_MUST_CHECK enum ps_status ps_model_check(const char *name, struct ps_error *err);
 
+/* Errors: PS_EINVAL (steps of a network that has none, or too many). */
+PS_MUST_CHECK enum ps_status ps_model_check_size(const struct ps_model *model,
+                                                 const struct ps_model_size *size,
+                                                 struct ps_error *err);
+
 /* Gives '*symbol_out'.  ps_model_build takes the paper's steps.  Errors: PS_EINVAL
  * (unknown network; steps of a network that has none, or too many), PS_ENOMEM. */
 PS_MUST_CHECK enum ps_status ps_model_build(const char *name, int classes,
