@@ -163,13 +163,11 @@ static void execute(struct ps_engine *engine, struct ps_block *block)
         .upstream = failure != NULL ? &failure->error : NULL,
     };
     uint64_t mode = ps_thread_compute_begin(); /* as on the other engines' threads */
-    enum ps_status status = PS_OK;
-    if (!skip && ps_op_is_traced(engine, block)) {
-        uint64_t begin_ns = ps_trace_now(engine->trace);
-        status = run_block(engine, block, &run, &error);
+    bool traced = !skip && ps_op_is_traced(engine, block);
+    uint64_t begin_ns = traced ? ps_trace_now(engine->trace) : 0;
+    enum ps_status status = skip ? PS_OK : run_block(engine, block, &run, &error);
+    if (traced) {
         ps_op_trace_span(engine, block, begin_ns, status, 0);
-    } else if (!skip) {
-        status = run_block(engine, block, &run, &error);
     }
     ps_thread_compute_end(mode);
     if (block->release != NULL) {
