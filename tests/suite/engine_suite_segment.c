@@ -87,7 +87,7 @@ static void what_follows_does_not_wait_for_the_whole_replay(void **state)
     if (suite_type == PS_ENGINE_NAIVE) {
         skip();
     }
-    struct ps_var *a = new_var(suite), *b = new_var(suite);
+    struct ps_var *a = new_var(suite), *b = new_var(suite), *probe = new_var(suite);
     struct gate gate;
     _Atomic int ran = 0, first = 0;
     struct capture capture = {.suite = suite};
@@ -97,10 +97,9 @@ static void what_follows_does_not_wait_for_the_whole_replay(void **state)
     capture_add(&capture, "a to b", capture_count, &first, a, b);
     capture_seal(&capture);
     capture_replay(&capture);
-    push(suite, "outside", capture_count, &ran, a, NULL);
+    push(suite, "outside", capture_count, &ran, a, probe);
     wait_var_ok(suite, a); /* the last write of 'a' is complete, a read of it waits */
     assert_int_equal(first, 1);
-    struct ps_var *probe = new_var(suite);
     push(suite, "reads a", capture_count, &ran, a, probe);
     wait_var_ok(suite, probe); /* reads beside the replay's own read */
     assert_int_equal(ran, 2);
