@@ -2,10 +2,11 @@
  * gradient.
  *
  * Operators are visited in reverse order.  Gradients that flow into one entry are summed:
- * none is zero, one is itself, fewer than SUM_CHAIN_MIN are one n-ary sum; from there on
- * a chain of two-operand sums takes each up as it arrives, right behind the node that
- * made it, so that only one running sum and one new term are alive.  That place in the
- * node order is the control edge: plans and pushes follow it.
+ * none is zero, one is itself, fewer than the graph's grad_sum_cap are one n-ary sum;
+ * from there on a chain of two-operand sums takes each up as it arrives, right behind the
+ * node that made it, so that only one running sum and one new term are alive (and often
+ * not even that: plan_adds.c).  That place in the node order is the control edge: plans
+ * and pushes follow it.
  *
  * Only what leads to a requested gradient is built, and a backward node takes in only the
  * values that its operator says it reads; the rest can be freed before. Zero gradients
@@ -16,8 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* EXEC_INPLACE_GRAD_SUM_CAP of the old runtime. */
-#define SUM_CHAIN_MIN 8
+/* The default of EXEC_INPLACE_GRAD_SUM_CAP. */
+#define SUM_CAP_DEFAULT 8
 
 /* The gradients that arrived for one forward entry. */
 struct arrival {
@@ -31,6 +32,7 @@ struct pass {
     const enum ps_grad_req *reqs;
     struct arrival *arrivals; /* per forward entry */
     bool *needed;             /* per forward entry: leads to a requested gradient */
+    uint32_t sum_cap;
     struct ps_error *err;
 };
 
@@ -121,7 +123,7 @@ static enum ps_status arrive(struct pass *pass, uint32_t e, uint32_t term)
 {
     struct arrival *arrival = &pass->arrivals[e];
     pass->graph->entries[term].wanted = true;
-    if (arrival->expected < SUM_CHAIN_MIN) {
+    if (arrival->expected < pass->sum_cap) {
         arrival->terms[arrival->count++] = term;
         return PS_OK;
     }
@@ -355,6 +357,7 @@ enum ps_status ps_graph_differentiate(struct ps_graph *graph,
         most = PS_MAX(most, graph->nodes[n].output_count);
     }
     struct pass pass = {.graph = graph, .reqs = reqs, .err = err};
+    pass.sum_cap = graph->grad_sum_cap == 0 ? SUM_CAP_DEFAULT : graph->grad_sum_cap;
     uint32_t *heads = calloc(most, sizeof(*heads));
     pass.arrivals = calloc(entries + 1, sizeof(pass.arrivals[0]));
     pass.needed = calloc(entries + 1, sizeof(pass.needed[0]));

@@ -156,6 +156,9 @@ static enum ps_grad_req request_of(const struct ps_exec_core *core,
     if (!e->wanted) {
         return PS_GRAD_NULL;
     }
+    if (e->adds_into != PS_NO_ENTRY) {
+        return PS_GRAD_ADD;
+    }
     if (e->gradient_of == PS_NO_INDEX) {
         return PS_GRAD_WRITE;
     }
@@ -238,6 +241,10 @@ static enum ps_status build_sum(struct ps_exec_core *core,
 {
     const struct ps_graph_node *node = op->node;
     bool any;
+    if (node->kind == PS_NODE_SUM && node->input_count == 2 &&
+        core->graph.entries[node->inputs[1]].adds_into == node->first_entry) {
+        return PS_OK; /* added in place by who made the second operand */
+    }
     PS_TRY(build_requests(core, inputs, op, &any));
     PS_TRY(make_views(core, &op->in, node->input_count));
     PS_TRY(make_views(core, &op->out, 1));

@@ -180,6 +180,10 @@ static enum ps_status run_passes(struct ps_exec_core *core,
 {
     struct ps_graph *graph = &core->graph;
     if (core->differentiates) {
+        const struct ps_settings *settings =
+            ps_engine_node(core->options.engine)->settings;
+        graph->grad_sum_cap =
+            (uint32_t)ps_settings_int(settings, PS_SET_EXEC_INPLACE_GRAD_SUM_CAP);
         PS_TRY(ps_graph_differentiate(graph, inputs->reqs, err));
     }
     struct ps_place place = {.context = core->options.context,

@@ -55,7 +55,15 @@ static enum ps_status make_plan(struct ps_exec_core *core)
     enum ps_plan_kind asked = core->options.plan;
     struct ps_graph_plan_options options;
     ps_exec_plan_options(core, &options);
+    PS_TRY(ps_graph_accumulate(&core->graph, &options, &core->accumulated_count));
     PS_TRY(ps_graph_plan(&core->graph, &options, &core->plan));
+    for (size_t e = 0; e < core->graph.entry_count; e++) {
+        const struct ps_graph_entry *entry = &core->graph.entries[e];
+        if (entry->adds_into != PS_NO_ENTRY) { /* a value too, as far as that counts */
+            core->plan.unplanned_bytes +=
+                (size_t)ps_shape_count(&entry->shape) * ps_dtype_size(entry->dtype);
+        }
+    }
     size_t blocks = ps_memory_plan_peak(&core->plan, PS_LAYOUT_BLOCKS);
     size_t offsets = ps_memory_plan_peak(&core->plan, PS_LAYOUT_OFFSETS);
     enum ps_plan_layout layout = PS_LAYOUT_BLOCKS;
@@ -289,6 +297,25 @@ static enum ps_status place_entry(struct ps_exec_core *core, size_t e)
                         &entry->shape, &core->entries[e]);
 }
 
+/* What is added into a sum's place lies there. */
+static enum ps_status place_added(struct ps_exec_core *core)
+{
+    const struct ps_graph *graph = &core->graph;
+    for (size_t e = 0; e < graph->entry_count; e++) {
+        uint32_t into = graph->entries[e].adds_into;
+        if (into == PS_NO_ENTRY) {
+            continue;
+        }
+        uint32_t running = graph->nodes[graph->entries[into].node].inputs[0];
+        if (core->entries[into] == NULL ||
+            core->plan.group_of[into] != core->plan.group_of[running]) {
+            return PS_EINTERNAL; /* the plan is another than ps_graph_accumulate saw */
+        }
+        core->entries[e] = ps_tensor_retain(core->entries[into]);
+    }
+    return PS_OK;
+}
+
 static void place_given(struct ps_exec_core *core, const struct ps_exec_inputs *inputs)
 {
     struct ps_graph *graph = &core->graph;
@@ -322,6 +349,7 @@ enum ps_status ps_exec_make_memory(struct ps_exec_core *core,
     for (size_t e = 0; e < entries; e++) {
         PS_TRY_GOTO(status, place_entry(core, e), out);
     }
+    PS_TRY_GOTO(status, place_added(core), out);
 out:
     return status == PS_OK ? PS_OK
                            : ps_error_set(err, status, "internal memory of %zu bytes: %s",

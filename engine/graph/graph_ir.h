@@ -59,6 +59,8 @@ struct ps_graph_entry {
     int dtype;
     uint32_t gradient_of; /* the argument (index) whose gradient tensor this entry writes,
                              else PS_NO_INDEX */
+    uint32_t adds_into;   /* the sum into whose place this output of a backward node is
+                             added, so that the sum has nothing to run; else PS_NO_ENTRY */
     bool wanted;          /* somebody uses it: an output of a backward node that nobody
                              uses is not computed */
 };
@@ -70,6 +72,8 @@ struct ps_graph {
     struct ps_graph_entry *entries;
     size_t entry_count, entry_capacity;
     size_t forward_count; /* nodes [0, forward_count) are the symbol's */
+    uint32_t grad_sum_cap; /* from so many gradients of one value on, each is added as it
+                              arrives; 0: the default of EXEC_INPLACE_GRAD_SUM_CAP */
     uint32_t *outputs;    /* entries */
     size_t output_count;
     uint32_t *arguments; /* nodes, in listing order */

@@ -39,7 +39,8 @@ enum ps_status ps_graph_add(struct ps_graph *graph, enum ps_node_kind kind,
                                     .output = (uint32_t)i,
                                     .shape = PS_SHAPE_UNKNOWN,
                                     .dtype = PS_DTYPE_UNKNOWN,
-                                    .gradient_of = PS_NO_INDEX};
+                                    .gradient_of = PS_NO_INDEX,
+                                    .adds_into = PS_NO_ENTRY};
     }
     graph->entry_count = entries;
     graph->node_count++;

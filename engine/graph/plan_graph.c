@@ -1,6 +1,7 @@
 /* The graph as the planner sees it: every operator node is a step, entries are values.
  * Arguments, auxiliary states, head gradients and the gradients of arguments are somebody
- * else's memory; outputs of a backward node that nobody uses have none. */
+ * else's memory; outputs of a backward node that nobody uses, or that are added into a
+ * sum's place, have none. */
 #include "engine/graph/plan_graph.h"
 
 #include <stdlib.h>
@@ -44,7 +45,8 @@ static enum ps_status fill_values(struct translation *to)
         value->count = count;
         value->dtype = entry->dtype;
         value->device = ps_plan_device(node->context);
-        value->external = !is_operator(node) || entry->gradient_of != PS_NO_INDEX;
+        value->external = !is_operator(node) || entry->gradient_of != PS_NO_INDEX ||
+                          entry->adds_into != PS_NO_ENTRY;
         if (count < 0 ||
             !ps_mul_size((size_t)count, ps_dtype_size(entry->dtype), &value->bytes)) {
             return PS_ESHAPE;

@@ -49,6 +49,14 @@ PS_MUST_CHECK enum ps_status
 ps_graph_plan_live_peak(const struct ps_graph *graph,
                         const struct ps_graph_plan_options *options, size_t *bytes_out);
 
+/* Gradient sums that are made in place: sets 'adds_into' of the graph's entries (see
+ * plan_adds.c); 'options' are those that the graph will be planned with.  Nothing happens
+ * without 'inplace'.  '*count_out' gets the number of sums that have nothing to run any
+ * more.  Errors: as ps_graph_plan. */
+PS_MUST_CHECK enum ps_status
+ps_graph_accumulate(struct ps_graph *graph, const struct ps_graph_plan_options *options,
+                    size_t *count_out);
+
 /* Colours of the operators so that what can run side by side differs: the path through
  * the graph with the most nodes that count gets colour 0, the path with the most of what
  * is left colour 1, ... the rest the last; at most 'colours'.  'counts': per node; those

@@ -42,7 +42,7 @@ static bool needs(const struct ps_op *op, enum ps_op_slot slot, int i)
 
 const struct ps_op_def ps_ops_activation[] = {
     {.name = "Activation",
-     .flags = PS_OP_CHEAP,
+     .flags = PS_OP_CHEAP | PS_OP_ADDS_EXACTLY,
      .params_bytes = sizeof(struct activation_params),
      .attrs = attrs,
      .inputs = {"data"},

@@ -114,7 +114,7 @@ static bool needs(const struct ps_op *op, enum ps_op_slot slot, int i)
 
 const struct ps_op_def ps_ops_dropout[] = {
     {.name = "Dropout",
-     .flags = PS_OP_NEEDS_RNG | PS_OP_TRAIN_MODE,
+     .flags = PS_OP_NEEDS_RNG | PS_OP_TRAIN_MODE | PS_OP_ADDS_EXACTLY,
      .params_bytes = sizeof(struct dropout_params),
      .attrs = attrs,
      .inputs = {"data"},

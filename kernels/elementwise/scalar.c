@@ -94,13 +94,13 @@ static bool needs(const struct ps_op *op, enum ps_op_slot slot, int i)
            (slot == PS_SLOT_INPUT && loops_of(op, PS_F32)->reads_inputs);
 }
 
-#define SCALAR_OP(text, alias, kind)                                                  \
-    {                                                                                 \
-        .name = text, .aliases = {alias}, .flags = PS_OP_CHEAP, .variant = (kind),    \
-        .params_bytes = sizeof(struct scalar_params), .attrs = attrs,                 \
-        .inputs = {"data"}, .outputs = {"output"}, .infer_shape = ps_infer_same,      \
-        .needs = needs, .inplace_forward = ps_inplace_first,                          \
-        .inplace_backward = ps_inplace_head, .forward = forward, .backward = backward \
+#define SCALAR_OP(text, alias, kind)                                                     \
+    {                                                                                    \
+        .name = text, .aliases = {alias}, .flags = PS_OP_CHEAP | PS_OP_ADDS_EXACTLY,     \
+        .variant = (kind), .params_bytes = sizeof(struct scalar_params), .attrs = attrs, \
+        .inputs = {"data"}, .outputs = {"output"}, .infer_shape = ps_infer_same,         \
+        .needs = needs, .inplace_forward = ps_inplace_first,                             \
+        .inplace_backward = ps_inplace_head, .forward = forward, .backward = backward    \
     }
 
 const struct ps_op_def ps_ops_scalar[] = {

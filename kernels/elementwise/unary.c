@@ -91,13 +91,13 @@ static bool needs(const struct ps_op *op, enum ps_op_slot slot, int i)
     return ps_unary_needs((enum ps_unary)op->def->variant, slot);
 }
 
-#define UNARY_OP(text, kind, ...)                                                 \
-    {                                                                             \
-        .name = text, .aliases = {__VA_ARGS__}, .flags = PS_OP_CHEAP,             \
-        .variant = PS_UNARY_##kind, .inputs = {"data"}, .outputs = {"output"},    \
-        .infer_shape = ps_infer_same, .needs = needs,                             \
-        .inplace_forward = ps_inplace_first, .inplace_backward = ps_inplace_head, \
-        .forward = forward, .backward = backward                                  \
+#define UNARY_OP(text, kind, ...)                                                     \
+    {                                                                                 \
+        .name = text, .aliases = {__VA_ARGS__},                                       \
+        .flags = PS_OP_CHEAP | PS_OP_ADDS_EXACTLY, .variant = PS_UNARY_##kind,        \
+        .inputs = {"data"}, .outputs = {"output"}, .infer_shape = ps_infer_same,      \
+        .needs = needs, .inplace_forward = ps_inplace_first,                          \
+        .inplace_backward = ps_inplace_head, .forward = forward, .backward = backward \
     }
 
 const struct ps_op_def ps_ops_unary[] = {

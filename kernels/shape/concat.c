@@ -152,7 +152,7 @@ static enum ps_status backward(struct ps_op_plan *plan, const struct ps_op_run *
 const struct ps_op_def ps_ops_concat[] = {
     {.name = "Concat",
      .aliases = {"concat"},
-     .flags = PS_OP_VARIABLE_INPUTS,
+     .flags = PS_OP_VARIABLE_INPUTS | PS_OP_ADDS_EXACTLY,
      .params_bytes = sizeof(struct concat_params),
      .attrs = attrs,
      .outputs = {"output"},

@@ -209,10 +209,15 @@ static enum ps_status cast_backward(struct ps_op_plan *plan, const struct ps_op_
     .needs = ps_needs_head, .forward = copy_forward, .backward = copy_backward
 
 const struct ps_op_def ps_ops_shape[] = {
-    {SHAPE_OP("Flatten", PS_OP_IDENTITY, ps_shape_infer_flatten, "flatten"), SAME_BYTES},
-    {SHAPE_OP("Reshape", PS_OP_IDENTITY, ps_shape_infer_reshape, "reshape"), SAME_BYTES,
-     .params_bytes = sizeof(struct ps_reshape_params), .attrs = ps_reshape_attrs},
-    {SHAPE_OP("_copy", PS_OP_IDENTITY, ps_infer_same, "identity", "_CrossDeviceCopy"),
+    {SHAPE_OP("Flatten", PS_OP_IDENTITY | PS_OP_ADDS_EXACTLY, ps_shape_infer_flatten,
+              "flatten"),
+     SAME_BYTES},
+    {SHAPE_OP("Reshape", PS_OP_IDENTITY | PS_OP_ADDS_EXACTLY, ps_shape_infer_reshape,
+              "reshape"),
+     SAME_BYTES, .params_bytes = sizeof(struct ps_reshape_params),
+     .attrs = ps_reshape_attrs},
+    {SHAPE_OP("_copy", PS_OP_IDENTITY | PS_OP_ADDS_EXACTLY, ps_infer_same, "identity",
+              "_CrossDeviceCopy"),
      SAME_BYTES},
     {SHAPE_OP("BlockGrad", PS_OP_IDENTITY | PS_OP_ZERO_GRAD, ps_infer_same,
               "stop_gradient"),

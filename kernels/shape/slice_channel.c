@@ -161,7 +161,7 @@ static bool needs(const struct ps_op *op, enum ps_op_slot slot, int i)
 const struct ps_op_def ps_ops_slice_channel[] = {
     {.name = "SliceChannel",
      .aliases = {"split"},
-     .flags = PS_OP_VARIABLE_OUTPUTS | PS_OP_CHEAP,
+     .flags = PS_OP_VARIABLE_OUTPUTS | PS_OP_CHEAP | PS_OP_ADDS_EXACTLY,
      .params_bytes = sizeof(struct slice_params),
      .attrs = attrs,
      .inputs = {"data"},

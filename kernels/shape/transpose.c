@@ -187,10 +187,11 @@ static enum ps_status backward(struct ps_op_plan *plan, const struct ps_op_run *
     return PS_OK;
 }
 
-#define ORDER_OP(text, which, ...)                                                    \
-    .name = text, .aliases = {__VA_ARGS__}, .variant = (which), .flags = PS_OP_CHEAP, \
-    .params_bytes = sizeof(struct transpose_params), .inputs = {"data"},              \
-    .outputs = {"output"}, .infer_shape = infer_shape, .needs = ps_needs_head,        \
+#define ORDER_OP(text, which, ...)                                             \
+    .name = text, .aliases = {__VA_ARGS__}, .variant = (which),                \
+    .flags = PS_OP_CHEAP | PS_OP_ADDS_EXACTLY,                                 \
+    .params_bytes = sizeof(struct transpose_params), .inputs = {"data"},       \
+    .outputs = {"output"}, .infer_shape = infer_shape, .needs = ps_needs_head, \
     .forward = forward, .backward = backward, .any_dtype = true
 
 const struct ps_op_def ps_ops_transpose[] = {
