@@ -74,7 +74,9 @@ enum ps_engine_op_kind {
 struct ps_run {
     struct ps_engine *engine;
     struct ps_context context;
-    struct ps_stream *stream;        /* the device lane's; NULL on a CPU */
+    /* The lane thread's; NULL on a CPU, and for an operation inside its push.  What 'run'
+     * leaves in it is waited for before the operation ends, and fails it. */
+    struct ps_stream *stream;
     const struct ps_error *upstream; /* only for 'no_skip': the error of a variable it
                                         needs, else NULL; borrows until return */
 };
@@ -118,7 +120,8 @@ PS_MUST_CHECK enum ps_status ps_engine_create(struct ps_node *node, int type,
                                               struct ps_engine **engine_out,
                                               struct ps_error *err);
 /* Lets running operations finish, skips those that have not started (variable deletions
- * are still done), joins.  Not from inside an operation.  NULL is fine. */
+ * are still done), joins.  From inside an operation it is ignored, with an error in the
+ * log.  NULL is fine. */
 void ps_engine_destroy(struct ps_engine *engine);
 /* "NaiveEngine", "ThreadedEngine", "ThreadedEnginePerDevice". */
 const char *ps_engine_name(const struct ps_engine *engine);

@@ -133,22 +133,33 @@ static void case_012_an_empty_engine_type_is_the_default(void **state)
     assert_true(opens_with("MXNET_ENGINE_TYPE=", &err));
     assert_true(opens_with("ENGINE_TYPE=ThreadedEnginePooled", &err));
     assert_true(opens_with("ENGINE_TYPE=naiveengine", &err)); /* choices ignore case */
-    assert_false(opens_with("ENGINE_TYPE=naive ", &err));
-    assert_non_null(strstr(err.text, "ENGINE_TYPE"));
-    assert_non_null(strstr(err.text, "NaiveEngine"));
-    assert_non_null(strstr(err.text, "ThreadedEnginePerDevice"));
+    static const char *const bad[] = {"ENGINE_TYPE=naive ", "MXNET_ENGINE_TYPE=Bogus",
+                                      "PENSTOCK_ENGINE_TYPE= "};
+    for (size_t i = 0; i < PS_COUNT(bad); i++) {
+        assert_false(opens_with(bad[i], &err));
+        assert_non_null(strstr(err.text, "ENGINE_TYPE"));
+        assert_non_null(strstr(err.text, strchr(bad[i], '=') + 1)); /* what was written */
+        assert_non_null(strstr(err.text, "NaiveEngine"));
+        assert_non_null(strstr(err.text, "ThreadedEngine"));
+        assert_non_null(strstr(err.text, "ThreadedEnginePooled"));
+        assert_non_null(strstr(err.text, "ThreadedEnginePerDevice"));
+    }
 }
 
 static void case_013_thread_counts_out_of_range_are_refused(void **state)
 {
-    static const char *const bad[] = {
-        "CPU_WORKER_NTHREADS=0", "CPU_WORKER_NTHREADS=-1", "CPU_WORKER_NTHREADS=abc",
-        "CPU_WORKER_NTHREADS=1e9", "MXNET_CPU_PRIORITY_NTHREADS=0"};
+    static const char *const names[] = {"CPU_WORKER_NTHREADS", "CPU_PRIORITY_NTHREADS",
+                                        "GPU_WORKER_NTHREADS", "MXNET_GPU_COPY_NTHREADS"};
+    static const char *const bad[] = {"0", "-1", "abc", "1e9", "257", "2.5"};
     PS_UNUSED(state);
-    for (size_t i = 0; i < PS_COUNT(bad); i++) {
+    for (size_t i = 0; i < PS_COUNT(names) * PS_COUNT(bad); i++) {
+        char text[64];
         struct ps_error err = {.status = PS_OK};
-        assert_false(opens_with(bad[i], &err));
-        assert_non_null(strstr(err.text, "NTHREADS"));
+        const char *name = names[i / PS_COUNT(bad)], *value = bad[i % PS_COUNT(bad)];
+        (void)snprintf(text, sizeof(text), "%s=%s", name, value);
+        assert_false(opens_with(text, &err));
+        assert_non_null(strstr(err.text, name));
+        assert_non_null(strstr(err.text, value));
         assert_non_null(strstr(err.text, "256")); /* the range is named */
     }
 }

@@ -98,6 +98,28 @@ static void two_failures_in_a_row_come_out_one_by_one(void **state)
     ps_var_delete(suite->engine, b);
 }
 
+static void after_a_wait_on_one_output_its_sibling_can_be_read(void **state)
+{
+    struct suite *suite = *state;
+    struct ps_var *both[] = {new_var(suite), new_var(suite)};
+    struct ps_error err = {.status = PS_OK};
+    _Atomic int ran = 0;
+    struct ps_engine_op op = {.name = "two outputs",
+                              .run = run_fail,
+                              .arg = bad_scale,
+                              .writes = both,
+                              .write_count = 2};
+    assert_int_equal(ps_engine_push(suite->engine, &op), PS_OK);
+    push(suite, "uses it", run_count, &ran, both[1], NULL);
+    assert_int_equal(ps_engine_wait_var(suite->engine, both[0], &err), PS_ERANGE);
+    wait_var_ok(suite, both[1]);
+    push(suite, "reads", run_count, &ran, both[1], NULL);
+    wait_all_ok(suite);
+    assert_true(ran >= 1); /* the second reader; the first was skipped or came late */
+    ps_var_delete(suite->engine, both[0]);
+    ps_var_delete(suite->engine, both[1]);
+}
+
 static void case_004_wait_all_returns_the_first_error_once(void **state)
 {
     struct suite *suite = *state;
@@ -221,14 +243,14 @@ static void ops_that_make_no_sense_are_refused(void **state)
     struct suite *suite = *state;
     struct ps_engine_op none = {.name = "none"};
     struct ps_engine_op gpu = {
-        .name = "gpu", .run = run_fail_silently, .context = PS_GPU(0)};
+        .name = "gpu", .run = run_fail_silently, .context = PS_GPU(2)};
     struct ps_engine_op far = {
         .name = "far", .run = run_fail_silently, .context = PS_CPU(256)};
     struct ps_device *device;
     assert_int_equal(ps_engine_push(suite->engine, &none), PS_EINVAL);
     assert_int_equal(ps_engine_push(suite->engine, &gpu), PS_EUNSUPPORTED);
     assert_int_equal(ps_engine_push(suite->engine, &far), PS_EINVAL);
-    assert_int_equal(ps_engine_device(suite->engine, PS_GPU(0), &device, NULL),
+    assert_int_equal(ps_engine_device(suite->engine, PS_GPU(2), &device, NULL),
                      PS_EUNSUPPORTED);
     assert_int_equal(ps_engine_device(suite->engine, PS_CPU(-1), &device, NULL),
                      PS_EINVAL);
@@ -241,6 +263,7 @@ static const struct CMUnitTest tests[] = {
     TEST(an_error_without_words_has_those_of_its_status),
     TEST(dependants_are_skipped_and_inherit_the_root_error),
     TEST(two_failures_in_a_row_come_out_one_by_one),
+    TEST(after_a_wait_on_one_output_its_sibling_can_be_read),
     TEST(case_004_wait_all_returns_the_first_error_once),
     TEST(an_error_of_an_op_without_writes_comes_out_of_wait_all),
     TEST(an_op_that_is_not_skipped_sees_the_error_and_hands_the_root_on),

@@ -2,8 +2,11 @@
  * may do. */
 #include "tests/suite/engine_suite.h"
 
+#include "engine/tensor/tensor.h"
+
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -120,6 +123,59 @@ static void case_006_exit_without_wait_is_clean_and_quick(void **state)
     }
 }
 
+struct doubling {
+    struct ps_tensor *data, *sum; /* [1,200] f32: sum = data + data */
+};
+
+static enum ps_status run_double(void *arg, const struct ps_run *run,
+                                 struct ps_error *err)
+{
+    const struct doubling *doubling = arg;
+    const float *data = ps_tensor_address(doubling->data, run);
+    float *sum = ps_tensor_address(doubling->sum, run);
+    PS_UNUSED(err);
+    for (int i = 0; i < 200; i++) {
+        sum[i] = data[i] + data[i];
+    }
+    return PS_OK;
+}
+
+/* Pushes and leaves without a wait, a release or a destroy. */
+static void add_and_exit(void)
+{
+    struct suite suite;
+    struct doubling doubling;
+    struct ps_shape shape = PS_SHAPE(1, 200);
+    suite_open(&suite, NULL, (int)suite_type);
+    assert_int_equal(
+        ps_tensor_create(suite.engine, PS_CPU(0), PS_F32, &shape, &doubling.data), PS_OK);
+    assert_int_equal(ps_tensor_like(doubling.data, &doubling.sum), PS_OK);
+    assert_int_equal(ps_tensor_fill(doubling.data, 1), PS_OK);
+    for (int i = 0; i < 20; i++) {
+        push(&suite, "add", run_double, &doubling, ps_tensor_var(doubling.data),
+             ps_tensor_var(doubling.sum));
+    }
+    (void)alarm(SUITE_SANITIZED ? 20 : 1); /* a second from here on */
+    exit(0);
+}
+
+static void case_006_a_process_may_end_while_ops_run(void **state)
+{
+    PS_UNUSED(state);
+    for (int repeat = 0; repeat < (SUITE_SANITIZED ? 20 : 200); repeat++) {
+        (void)fflush(NULL);
+        pid_t pid = fork();
+        assert_true(pid >= 0);
+        if (pid == 0) {
+            add_and_exit();
+        }
+        int status = -1;
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), 0);
+    }
+}
+
 static void ops_that_have_not_started_are_skipped_at_the_end(void **state)
 {
     struct suite suite;
@@ -151,6 +207,52 @@ static void ops_that_have_not_started_are_skipped_at_the_end(void **state)
     gate_fini(&gate);
 }
 
+static void engines_start_and_stop_on_one_node(void **state)
+{
+    struct suite suite;
+    PS_UNUSED(state);
+    suite_open(&suite, NULL, (int)suite_type);
+    for (int round = 0; round < 30; round++) {
+        _Atomic int ran = 0;
+        struct ps_var *var = new_var(&suite);
+        for (int i = 0; i < 50; i++) {
+            push(&suite, "count", run_count, &ran, NULL, var);
+        }
+        if (round % 2 == 0) { /* with and without something left to do */
+            wait_all_ok(&suite);
+            assert_int_equal(ran, 50);
+        }
+        ps_var_delete(suite.engine, var);
+        ps_engine_destroy(suite.engine);
+        assert_int_equal(
+            ps_engine_create(suite.node, (int)suite_type, &suite.engine, NULL), PS_OK);
+    }
+    suite_close(&suite);
+}
+
+static enum ps_status run_destroy(void *arg, const struct ps_run *run,
+                                  struct ps_error *err)
+{
+    PS_UNUSED(err);
+    ps_engine_destroy(run->engine);
+    atomic_fetch_add((_Atomic int *)arg, 1);
+    return PS_OK;
+}
+
+static void a_stop_from_inside_an_op_is_ignored(void **state)
+{
+    struct suite suite;
+    _Atomic int ran = 0;
+    PS_UNUSED(state);
+    suite_open(&suite, NULL, (int)suite_type);
+    push(&suite, "stop", run_destroy, &ran, NULL, NULL);
+    wait_all_ok(&suite);
+    push(&suite, "goes on", run_count, &ran, NULL, NULL);
+    wait_all_ok(&suite);
+    assert_int_equal(ran, 2);
+    suite_close(&suite);
+}
+
 /* ---- fork ---- */
 
 /* In a child: every call is refused with words, nothing hangs.  Returns the exit code. */
@@ -177,6 +279,45 @@ static int child_main(struct suite *suite, struct ps_var *var,
     return ran == 0 ? 0 : 3;
 }
 
+/* In a child: an engine of its own works.  Samples of [6,8,32,12,12] zeros in batches. */
+enum { SAMPLES = 200, BATCH = 64, SAMPLE_SIZE = 6 * 8 * 32 * 12 * 12 };
+
+static enum ps_status run_zeros(void *arg, const struct ps_run *run, struct ps_error *err)
+{
+    PS_UNUSED(run);
+    PS_UNUSED(err);
+    memset(arg, 0, SAMPLE_SIZE * sizeof(float));
+    return PS_OK;
+}
+
+static int fresh_child_main(void)
+{
+    struct suite fresh;
+    static float samples[4][SAMPLE_SIZE];
+    struct ps_var *vars[4];
+    suite_open(&fresh, NULL, (int)suite_type);
+    for (int i = 0; i < 4; i++) {
+        memset(samples[i], 0xff, sizeof(samples[i]));
+        vars[i] = new_var(&fresh);
+    }
+    for (int sample = 0; sample < SAMPLES; sample++) {
+        push(&fresh, "zeros", run_zeros, samples[sample % 4], NULL, vars[sample % 4]);
+        if (sample % BATCH == BATCH - 1 || sample == SAMPLES - 1) {
+            wait_all_ok(&fresh);
+        }
+    }
+    for (int i = 0; i < 4; i++) {
+        for (int k = 0; k < SAMPLE_SIZE; k++) {
+            if (samples[i][k] != 0) {
+                return 4;
+            }
+        }
+        ps_var_delete(fresh.engine, vars[i]);
+    }
+    suite_close(&fresh);
+    return 0;
+}
+
 static void fork_and_check(struct suite *suite)
 {
     struct ps_var *var = new_var(suite);
@@ -193,7 +334,9 @@ static void fork_and_check(struct suite *suite)
         assert_true(pid >= 0);
         if (pid == 0) {
             (void)alarm(20); /* a hang becomes a failure */
-            _exit(child_main(suite, var, call));
+            int code = child_main(suite, var, call);
+            /* TSan refuses threads in the child of a process with threads */
+            _exit(code == 0 && !SUITE_SANITIZED ? fresh_child_main() : code);
         }
         int status = -1;
         assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -232,7 +375,10 @@ static const struct CMUnitTest tests[] = {
     TEST(an_idle_variable_goes_at_once),
     TEST(a_prepared_op_is_pushed_many_times_and_released_once),
     cmocka_unit_test(case_006_exit_without_wait_is_clean_and_quick),
+    cmocka_unit_test(case_006_a_process_may_end_while_ops_run),
     cmocka_unit_test(ops_that_have_not_started_are_skipped_at_the_end),
+    cmocka_unit_test(engines_start_and_stop_on_one_node),
+    cmocka_unit_test(a_stop_from_inside_an_op_is_ignored),
     TEST(case_007_a_forks_child_is_refused_with_words),
     TEST(case_008_the_same_with_the_synchronous_engine),
 };

@@ -165,6 +165,43 @@ static void wait_var_waits_for_writes_and_not_for_reads(void **state)
     gate_fini(&open);
 }
 
+static void wait_var_waits_for_a_write_of_any_kind(void **state)
+{
+    SKIP_INLINE();
+    struct suite *suite = *state;
+    for (int i = 0; i < 2 * PS_ENGINE_OP_KIND_COUNT; i++) {
+        struct ps_var *var = new_var(suite);
+        struct trail trail;
+        struct gate gate;
+        struct ps_thread opener = {.started = false};
+        trail_init(&trail);
+        gate_init(&gate, false);
+        struct step first = {.trail = &trail, .gate = &gate, .number = 1};
+        struct step write = {.trail = &trail, .number = 2};
+        struct ps_engine_op op = {
+            .name = "write",
+            .run = run_step,
+            .arg = &write,
+            .writes = &var,
+            .write_count = 1,
+            .context = i % 2 == 0 ? PS_CPU(1) : PS_GPU(1),
+            .kind = (enum ps_engine_op_kind)(i / 2),
+        };
+        push(suite, "first", run_step, &first, NULL, var);
+        assert_int_equal(ps_engine_push(suite->engine, &op), PS_OK);
+        gate_wait_arrived(&gate, 1);
+        assert_int_equal(
+            ps_thread_start(&opener, "opener", (void (*)(void *))gate_open, &gate),
+            PS_OK);
+        wait_var_ok(suite, var);
+        assert_int_equal(trail.count, 2);
+        ps_thread_join(&opener);
+        ps_var_delete(suite->engine, var);
+        gate_fini(&gate);
+        trail_fini(&trail);
+    }
+}
+
 static void case_001_a_variable_read_and_written_counts_as_written(void **state)
 {
     struct suite *suite = *state;
@@ -235,7 +272,7 @@ static void an_op_may_have_thousands_of_variables(void **state)
 
 /* ---- RandSumExpr ---- */
 
-enum { SUM_VARS = 100, SUM_OPS = 3000, SUM_READS = 19 };
+enum { SUM_VARS = 100, SUM_OPS = SUITE_SANITIZED ? 1000 : 10000, SUM_READS = 19 };
 
 struct sum_op {
     double *data;
@@ -292,14 +329,17 @@ static void case_018_random_expressions_equal_the_serial_result(void **state)
             for (int k = 0; k < ops[i].read_count; k++) {
                 reads[k] = vars[ops[i].reads[k]];
             }
-            struct ps_engine_op op = {.name = "sum",
-                                      .run = run_sum,
-                                      .arg = &ops[i],
-                                      .reads = reads,
-                                      .read_count = (size_t)ops[i].read_count,
-                                      .writes = &vars[ops[i].write],
-                                      .write_count = 1,
-                                      .context = PS_CPU(i % 3)};
+            struct ps_engine_op op = {
+                .name = "sum",
+                .run = run_sum,
+                .arg = &ops[i],
+                .reads = reads,
+                .read_count = (size_t)ops[i].read_count,
+                .writes = &vars[ops[i].write],
+                .write_count = 1,
+                .context = i % 5 < 3 ? PS_CPU(i % 5) : PS_GPU(i % 2),
+                .kind = (enum ps_engine_op_kind)(i % PS_ENGINE_OP_KIND_COUNT),
+                .priority = i % 7};
             assert_int_equal(ps_engine_push(suite->engine, &op), PS_OK);
         }
         wait_all_ok(suite);
@@ -319,6 +359,7 @@ static const struct CMUnitTest tests[] = {
     TEST(a_read_does_not_overtake_a_queued_write),
     TEST(adjacent_reads_run_together),
     TEST(wait_var_waits_for_writes_and_not_for_reads),
+    TEST(wait_var_waits_for_a_write_of_any_kind),
     TEST(case_001_a_variable_read_and_written_counts_as_written),
     TEST(case_002_a_variable_written_twice_by_one_op_counts_once),
     TEST(an_op_may_have_thousands_of_variables),

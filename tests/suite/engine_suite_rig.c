@@ -9,7 +9,7 @@ enum ps_engine_type suite_type;
 
 void suite_open(struct suite *suite, const char *const *overrides, int type)
 {
-    static const char *const quiet[] = {"LOG=error", NULL};
+    static const char *const quiet[] = {"LOG=error", "SIM_GPUS=2", NULL};
     static const char *const no_env[] = {NULL};
     struct ps_error err = {.status = PS_OK};
     struct ps_node_options options = {.name = "suite",

@@ -198,79 +198,6 @@ static void an_async_op_may_complete_inside_its_start(void **state)
 
 /* ---- lanes ---- */
 
-struct meeting { /* operations that wait until 'wanted' of them are there */
-    struct gate gate;
-    struct ps_mutex lock;
-    uint32_t ids[64];
-    int id_count;
-};
-
-static enum ps_status run_meet(void *arg, const struct ps_run *run, struct ps_error *err)
-{
-    struct meeting *meeting = arg;
-    uint32_t id = ps_thread_id();
-    PS_UNUSED(run);
-    PS_UNUSED(err);
-    ps_mutex_lock(&meeting->lock);
-    bool known = false;
-    for (int i = 0; i < meeting->id_count; i++) {
-        known |= meeting->ids[i] == id;
-    }
-    if (!known && meeting->id_count < (int)PS_COUNT(meeting->ids)) {
-        meeting->ids[meeting->id_count++] = id;
-    }
-    ps_mutex_unlock(&meeting->lock);
-    gate_pass(&meeting->gate);
-    return PS_OK;
-}
-
-/* Pushes 'count' independent operations over 'devices' CPU devices; at least 'together'
- * must be able to stand at the gate at once.  Returns how many threads ran them. */
-static int meet(struct suite *suite, int count, int devices, int together,
-                enum ps_engine_op_kind kind)
-{
-    struct meeting meeting = {.id_count = 0};
-    gate_init(&meeting.gate, together == 0);
-    ps_mutex_init(&meeting.lock);
-    for (int i = 0; i < count; i++) {
-        struct ps_engine_op op = {.name = "meet",
-                                  .run = run_meet,
-                                  .arg = &meeting,
-                                  .context = PS_CPU(i % devices),
-                                  .kind = kind};
-        assert_int_equal(ps_engine_push(suite->engine, &op), PS_OK);
-    }
-    if (together > 0) {
-        gate_wait_arrived(&meeting.gate, together);
-        gate_open(&meeting.gate);
-    }
-    wait_all_ok(suite);
-    assert_int_equal(meeting.gate.arrived, count);
-    ps_mutex_fini(&meeting.lock);
-    gate_fini(&meeting.gate);
-    return meeting.id_count;
-}
-
-static void ops_run_on_as_many_threads_as_the_engine_says(void **state)
-{
-    static const char *const three[] = {"LOG=error", "CPU_WORKER_NTHREADS=3",
-                                        "CPU_PRIORITY_NTHREADS=2", NULL};
-    struct suite suite;
-    PS_UNUSED(state);
-    suite_open(&suite, three, (int)suite_type);
-    if (suite_type == PS_ENGINE_NAIVE) {
-        assert_int_equal(meet(&suite, 8, 4, 0, PS_ENGINE_NORMAL), 1);
-    } else if (suite_type == PS_ENGINE_POOLED) {
-        assert_int_equal(meet(&suite, 64, 4, 16, PS_ENGINE_NORMAL), 16);
-    } else {
-        assert_int_equal(meet(&suite, 30, 1, 3, PS_ENGINE_NORMAL), 3);
-        assert_int_equal(meet(&suite, 40, 4, 12, PS_ENGINE_NORMAL), 12);
-        assert_int_equal(meet(&suite, 30, 2, 2, PS_ENGINE_CPU_PRIORITIZED), 2);
-        assert_int_equal(meet(&suite, 30, 2, 6, PS_ENGINE_COPY_FROM_GPU), 6);
-    }
-    suite_close(&suite);
-}
-
 static void case_016_priority_op_runs_next(void **state)
 {
     static const char *const one[] = {"LOG=error", "CPU_PRIORITY_NTHREADS=1", NULL};
@@ -434,7 +361,6 @@ static const struct CMUnitTest tests[] = {
     TEST(an_op_may_push_but_not_wait),
     TEST(an_async_op_starts_on_the_pusher_and_ends_when_completed),
     TEST(an_async_op_may_complete_inside_its_start),
-    cmocka_unit_test(ops_run_on_as_many_threads_as_the_engine_says),
     cmocka_unit_test(case_016_priority_op_runs_next),
     TEST(the_priority_pool_and_a_device_do_not_hold_each_other_up),
     TEST(an_op_that_becomes_ready_late_goes_before_younger_ones),

@@ -37,6 +37,61 @@ static void setting_engine_type_naive_runs_on_the_callers_thread(void **state)
     suite_close(&suite);
 }
 
+struct lines { /* of the log that speak of an engine in use */
+    int count;
+    char last[256];
+};
+
+static void keep_line(void *arg, const char *line, size_t size)
+{
+    struct lines *lines = arg;
+    if (size < sizeof(lines->last) && strstr(line, " I ") != NULL &&
+        strstr(line, "using engine") != NULL) {
+        lines->count++;
+        (void)snprintf(lines->last, sizeof(lines->last), "%.*s", (int)size, line);
+    }
+}
+
+static void setting_engine_type_is_announced_in_one_line_when_it_is_set(void **state)
+{
+    static const struct {
+        const char *env;
+        enum ps_engine_type type;
+        const char *name;
+        bool announced;
+    } rows[] = {
+        {NULL, PS_ENGINE_PER_DEVICE, "ThreadedEnginePerDevice", false},
+        {"ENGINE_TYPE=", PS_ENGINE_PER_DEVICE, "ThreadedEnginePerDevice", false},
+        {"MXNET_ENGINE_TYPE=", PS_ENGINE_PER_DEVICE, "ThreadedEnginePerDevice", false},
+        {"MXNET_ENGINE_TYPE=ThreadedEnginePerDevice", PS_ENGINE_PER_DEVICE,
+         "ThreadedEnginePerDevice", true},
+        {"ENGINE_TYPE=NaiveEngine", PS_ENGINE_NAIVE, "NaiveEngine", true},
+        {"PENSTOCK_ENGINE_TYPE=ThreadedEngine", PS_ENGINE_POOLED, "ThreadedEngine", true},
+        {"ENGINE_TYPE=ThreadedEnginePooled", PS_ENGINE_POOLED, "ThreadedEngine", true},
+    };
+    static const char *const none[] = {NULL};
+    PS_UNUSED(state);
+    for (size_t i = 0; i < PS_COUNT(rows); i++) {
+        const char *const env[] = {rows[i].env, NULL};
+        struct lines lines = {.count = 0};
+        struct ps_node *node;
+        struct ps_engine *engine;
+        struct ps_node_options options = {
+            .env = env, .overrides = none, .log_sink = keep_line, .log_sink_arg = &lines};
+        assert_int_equal(ps_node_open(&options, &node, NULL), PS_OK);
+        assert_int_equal(ps_engine_create(node, PS_ENGINE_FROM_SETTING, &engine, NULL),
+                         PS_OK);
+        assert_int_equal(ps_engine_type(engine), rows[i].type);
+        assert_string_equal(ps_engine_name(engine), rows[i].name);
+        ps_engine_destroy(engine);
+        ps_node_close(node);
+        assert_int_equal(lines.count, rows[i].announced ? 1 : 0);
+        if (rows[i].announced) {
+            assert_non_null(strstr(lines.last, rows[i].name));
+        }
+    }
+}
+
 static void check_pool(struct suite *suite, int gpu)
 {
     lanes_check_concurrency(suite, PS_CPU(gpu), PS_ENGINE_NORMAL, 40, 16, "pool/");
@@ -189,6 +244,7 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(setting_engine_type_naive_runs_on_the_callers_thread),
+        cmocka_unit_test(setting_engine_type_is_announced_in_one_line_when_it_is_set),
         cmocka_unit_test(
             setting_engine_type_threaded_runs_16_at_once_whatever_the_settings),
         cmocka_unit_test(setting_engine_type_threaded_ignores_priorities),
