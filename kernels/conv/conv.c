@@ -140,6 +140,14 @@ static enum ps_status infer_shape(const struct ps_op *op, struct ps_shape in[],
     image.dim[1] = p->num_filter;
     PS_TRY(infer_image(op, &in[DATA], &image, err));
     PS_TRY(ps_infer_merge(op, "output", &out[0], &image, err));
+    /* with a stride of 1 the output says how large the data is */
+    for (int i = 0; i < p->kernel.ndim; i++) {
+        int64_t reach = p->dilate.dim[i] * (p->kernel.dim[i] - 1) - 2 * p->pad.dim[i];
+        int64_t side = out[0].dim[i + 2] + reach;
+        if (p->stride.dim[i] == 1 && out[0].dim[i + 2] >= 0 && side > 0) {
+            PS_TRY(ps_infer_dim(op, "data", &in[DATA], i + 2, side, err));
+        }
+    }
     return ps_infer_dim(op, "data", &in[DATA], 0, out[0].dim[0], err);
 }
 
