@@ -122,7 +122,7 @@ static struct ps_symbol *binary_symbol(const char *op)
 }
 
 static void check_binary(const struct graph_world *world, const struct binary *op,
-                         struct ps_shape shape, uint64_t seed)
+                         struct ps_shape shape, uint64_t seed, int bulk)
 {
     struct ps_error err = {0};
     size_t n = (size_t)ps_shape_count(&shape);
@@ -147,6 +147,7 @@ static void check_binary(const struct graph_world *world, const struct binary *o
     struct ps_tensor *head = tensor_from(world, shape, g);
     struct ps_bind_arrays arrays = {.arguments = args, .gradients = grads};
     struct ps_bind_options options = world_options(world);
+    options.bulk = bulk;
     struct ps_executor *with = NULL, *without = NULL;
     assert_int_equal(ps_executor_bind(z, &options, &arrays, &with, &err), PS_OK);
     arrays.gradients = NULL;
@@ -177,7 +178,8 @@ static void test_bind_binary_operators_and_gradients(void **state)
                 shape.dim[d] = 1 + (int64_t)(ps_hash_u64(repeat * 3 + (uint64_t)d) % 9);
             }
             for (size_t i = 0; i < PS_COUNT(binaries); i++) {
-                check_binary(*state, &binaries[i], shape, repeat * 100 + i);
+                check_binary(*state, &binaries[i], shape, repeat * 100 + i, -1);
+                check_binary(*state, &binaries[i], shape, repeat * 100 + i, 0);
             }
         }
     }

@@ -203,6 +203,185 @@ static void types_flow_through_a_cast(void **state)
     ps_symbol_release(net);
 }
 
+/* Shapes of all arguments from hints alone, by name. */
+static void expect_argument(struct ps_symbol *symbol, const char *name,
+                            struct ps_shape expected)
+{
+    struct ps_error err = {0};
+    struct ps_inferred_shapes s = {0};
+    struct ps_names names = {0};
+    if (ps_symbol_infer_shapes(symbol, NULL, 0, &s, &err) != PS_OK) {
+        fail_msg("%s: %s", name, err.text);
+    }
+    assert_int_equal(ps_symbol_list_arguments(symbol, &names), PS_OK);
+    assert_true(ps_names_index(&names, name) >= 0);
+    expect_shape(&s.arguments[ps_names_index(&names, name)], expected);
+    ps_names_fini(&names);
+    ps_inferred_shapes_fini(&s);
+}
+
+static struct ps_symbol *hinted(struct ps_builder *b, const char *name, const char *hint)
+{
+    return ps_builder_attr(b, ps_builder_variable(b, name), "shape", hint);
+}
+
+static void a_sum_completes_what_is_sliced(void **state)
+{
+    (void)state;
+    struct ps_builder *b = builder_new();
+    struct ps_symbol *a = hinted(b, "a", "(0, 10)");
+    a = ps_builder_op(b, "SliceChannel", NULL, "num_outputs=10 axis=1 squeeze_axis=True",
+                      a);
+    struct ps_symbol *sum =
+        finish(b, ps_builder_op(b, "elemwise_add", NULL, NULL, ps_builder_output(b, a, 1),
+                                hinted(b, "b", "(5,)")));
+    expect_argument(sum, "a", PS_SHAPE(5, 10));
+    ps_symbol_release(sum);
+    b = builder_new();
+    a = hinted(b, "a", "(0, 15, 0)");
+    a = ps_builder_op(b, "SliceChannel", NULL, "num_outputs=3 squeeze_axis=False", a);
+    sum =
+        finish(b, ps_builder_op(b, "elemwise_add", NULL, NULL, ps_builder_output(b, a, 1),
+                                hinted(b, "b", "(3, 5, 2)")));
+    expect_argument(sum, "a", PS_SHAPE(3, 15, 2));
+    ps_symbol_release(sum);
+}
+
+static void a_sum_completes_what_is_concatenated(void **state)
+{
+    (void)state;
+    struct ps_builder *b = builder_new();
+    struct ps_symbol *joined =
+        ps_builder_op(b, "Concat", NULL, "num_args=2 dim=1", hinted(b, "a", "(0, 10)"),
+                      hinted(b, "b", "(0, 5)"));
+    struct ps_symbol *sum = finish(b, ps_builder_op(b, "elemwise_add", NULL, NULL,
+                                                    hinted(b, "d", "(2, 0)"), joined));
+    expect_argument(sum, "a", PS_SHAPE(2, 10));
+    expect_argument(sum, "b", PS_SHAPE(2, 5));
+    expect_argument(sum, "d", PS_SHAPE(2, 15));
+    ps_symbol_release(sum);
+}
+
+static void a_sum_completes_what_is_convolved(void **state)
+{
+    (void)state;
+    struct ps_builder *b = builder_new();
+    struct ps_symbol *conv = ps_builder_op(
+        b, "Convolution", "conv", "kernel=(3,3) stride=(1,1) pad=(1,1) num_filter=21",
+        hinted(b, "a", "(0, 10, 0, 0)"));
+    struct ps_symbol *sum = finish(b, ps_builder_op(b, "elemwise_add", NULL, NULL, conv,
+                                                    hinted(b, "b", "(5, 21, 32, 32)")));
+    expect_argument(sum, "a", PS_SHAPE(5, 10, 32, 32));
+    expect_argument(sum, "conv_weight", PS_SHAPE(21, 10, 3, 3));
+    ps_symbol_release(sum);
+}
+
+/* MXNet's test_backward_infer: the sum of a weight and a shift of one element does not
+ * say the weight's shape; that it is like the weight again does. */
+static void a_weight_behind_a_broadcast_is_inferred_from_its_use(void **state)
+{
+    (void)state;
+    struct ps_error err = {0};
+    struct ps_builder *b = builder_new();
+    struct ps_symbol *w = ps_builder_variable(b, "weight");
+    struct ps_symbol *wt =
+        ps_builder_op(b, "broadcast_add", NULL, NULL, w, hinted(b, "wshift", "(1, 1)"));
+    wt = ps_builder_op(b, "_identity_with_attr_like_rhs", NULL, NULL, wt, w);
+    struct ps_symbol *net =
+        finish(b, ps_builder_op(b, "FullyConnected", NULL, "num_hidden=11 no_bias=True",
+                                ps_builder_variable(b, "data"), wt));
+    struct ps_named_shape known = {"data", PS_SHAPE(7, 100)};
+    struct ps_inferred_shapes s = {0};
+    struct ps_names names = {0};
+    if (ps_symbol_infer_shapes_partial(net, &known, 1, &s, &err) != PS_OK) {
+        fail_msg("%s", err.text);
+    }
+    assert_int_equal(ps_symbol_list_arguments(net, &names), PS_OK);
+    expect_shape(&s.arguments[ps_names_index(&names, "weight")], PS_SHAPE(11, 100));
+    ps_names_fini(&names);
+    ps_inferred_shapes_fini(&s);
+    ps_symbol_release(net);
+}
+
+static void of_nothing_nothing_is_known(void **state)
+{
+    (void)state;
+    struct ps_error err = {0};
+    struct ps_builder *b = builder_new();
+    struct ps_symbol *net =
+        finish(b, ps_builder_op(b, "tanh", NULL, NULL, ps_builder_variable(b, "data")));
+    struct ps_inferred_shapes s = {0};
+    assert_int_equal(ps_symbol_infer_shapes(net, NULL, 0, &s, &err), PS_ENOTREADY);
+    assert_null(s.arguments);
+    assert_int_equal(ps_symbol_infer_shapes_partial(net, NULL, 0, &s, &err), PS_OK);
+    assert_false(s.complete);
+    assert_true(s.arguments[0].ndim < 0 && s.outputs[0].ndim < 0);
+    ps_inferred_shapes_fini(&s);
+    struct ps_inferred_dtypes t = {0};
+    assert_int_equal(ps_symbol_infer_dtypes(net, NULL, 0, &t, &err), PS_ENOTREADY);
+    assert_int_equal(ps_symbol_infer_dtypes_partial(net, NULL, 0, &t, &err), PS_OK);
+    assert_int_equal(t.arguments[0], PS_DTYPE_UNKNOWN);
+    ps_inferred_dtypes_fini(&t);
+    ps_symbol_release(net);
+}
+
+/* Of a symbol from a file: a builder refuses them at once. */
+static void hints_that_are_none_are_errors_by_name(void **state)
+{
+    (void)state;
+    static const char *const wrong[][2] = {{"__shape__", "(2, x)"},
+                                           {"__dtype__", "float31"}};
+    for (size_t i = 0; i < PS_COUNT(wrong); i++) {
+        struct ps_error err = {0};
+        struct ps_str json = {0};
+        struct ps_symbol *net = NULL;
+        ps_str_printf(&json,
+                      "{\"nodes\": [{\"op\": \"null\", \"name\": \"x\", \"attrs\": "
+                      "{\"%s\": \"%s\"}, \"inputs\": []}, {\"op\": \"tanh\", \"name\": "
+                      "\"y\", \"inputs\": [[0, 0, 0]]}], \"arg_nodes\": [0], "
+                      "\"heads\": [[1, 0, 0]]}",
+                      wrong[i][0], wrong[i][1]);
+        if (ps_symbol_from_json(ps_str_text(&json), json.size, &net, &err) != PS_OK) {
+            fail_msg("%s", err.text);
+        }
+        struct ps_inferred_shapes s = {0};
+        struct ps_inferred_dtypes t = {0};
+        enum ps_status status =
+            i == 0 ? ps_symbol_infer_shapes_partial(net, NULL, 0, &s, &err)
+                   : ps_symbol_infer_dtypes_partial(net, NULL, 0, &t, &err);
+        assert_int_equal(status, PS_EINVAL);
+        assert_non_null(strstr(err.text, "x: __"));
+        assert_non_null(strstr(err.text, wrong[i][1]));
+        ps_symbol_release(net);
+        ps_str_fini(&json);
+    }
+}
+
+/* The type of an output says that of the data: the sweeps go both ways for types too. */
+static void types_flow_backward_and_hints_give_way(void **state)
+{
+    (void)state;
+    struct ps_error err = {0};
+    struct ps_builder *b = builder_new();
+    struct ps_symbol *x = ps_builder_variable(b, "data");
+    x = ps_builder_op(b, "FullyConnected", "fc", "num_hidden=4", x);
+    struct ps_symbol *y =
+        ps_builder_attr(b, ps_builder_variable(b, "y"), "dtype", "float64");
+    struct ps_symbol *net =
+        finish(b, ps_builder_op(b, "elemwise_add", "sum", NULL, x, y));
+    struct ps_inferred_dtypes t = {0};
+    assert_int_equal(ps_symbol_infer_dtypes(net, NULL, 0, &t, &err), PS_OK);
+    for (size_t i = 0; i < t.argument_count; i++) {
+        assert_int_equal(t.arguments[i], PS_F64);
+    }
+    ps_inferred_dtypes_fini(&t);
+    struct ps_named_dtype known = {"y", PS_F32};
+    assert_int_equal(ps_symbol_infer_dtypes(net, &known, 1, &t, &err), PS_OK);
+    assert_int_equal(t.arguments[0], PS_F32);
+    ps_inferred_dtypes_fini(&t);
+    ps_symbol_release(net);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -215,6 +394,13 @@ int main(void)
         cmocka_unit_test(a_batch_size_flows_back_through_a_layer),
         cmocka_unit_test(a_weight_is_inferred_backward),
         cmocka_unit_test(types_flow_through_a_cast),
+        cmocka_unit_test(a_sum_completes_what_is_sliced),
+        cmocka_unit_test(a_sum_completes_what_is_concatenated),
+        cmocka_unit_test(a_sum_completes_what_is_convolved),
+        cmocka_unit_test(a_weight_behind_a_broadcast_is_inferred_from_its_use),
+        cmocka_unit_test(of_nothing_nothing_is_known),
+        cmocka_unit_test(hints_that_are_none_are_errors_by_name),
+        cmocka_unit_test(types_flow_backward_and_hints_give_way),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
