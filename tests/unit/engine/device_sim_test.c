@@ -338,6 +338,18 @@ static void the_peer_matrix_is_what_the_setting_says(void **state)
     end();
 }
 
+/* As of a node that was killed; a sanitizer would see what is touched or left. */
+static void a_device_may_close_with_memory_out(void **state)
+{
+    PS_UNUSED(state);
+    begin(NULL);
+    struct ps_stream *stream = device_stream(rig.a, PS_STREAM_COPY);
+    char *ptr = device_memory(rig.a, MIB), byte = 1;
+    assert_int_equal(ps_device_copy(rig.a, ptr, rig.host, &byte, 1, stream), PS_OK);
+    ps_stream_destroy(stream); /* with a copy on its way */
+    end();
+}
+
 /* ---- refusals ---- */
 
 static void a_device_that_is_not_there_is_refused(void **state)
@@ -387,6 +399,7 @@ int main(void)
         cmocka_unit_test(a_long_chain_of_waits_is_driven_from_its_end),
         cmocka_unit_test(copies_go_through_the_host_unless_peers_are_enabled),
         cmocka_unit_test(the_peer_matrix_is_what_the_setting_says),
+        cmocka_unit_test(a_device_may_close_with_memory_out),
         cmocka_unit_test(a_device_that_is_not_there_is_refused),
         cmocka_unit_test(a_bad_list_of_peers_is_refused),
     };
