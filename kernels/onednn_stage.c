@@ -39,6 +39,9 @@ static void side_fini(struct ps_onednn_side *side)
     if (side->reorder != NULL) {
         dnnl_primitive_destroy(side->reorder);
     }
+    if (side->add != NULL) {
+        dnnl_primitive_destroy(side->add);
+    }
     if (side->inner != NULL) {
         dnnl_memory_destroy(side->inner);
     }
@@ -102,6 +105,38 @@ done:
     return status;
 }
 
+/* The reorder of a written side that adds; stays NULL where the library has none without
+ * scratch of its own. */
+static void side_init_add(const struct ps_onednn_lane *lane, struct ps_onednn_side *side,
+                          const dnnl_memory_desc_t *dense,
+                          const dnnl_memory_desc_t *inner)
+{
+    dnnl_primitive_attr_t attr = NULL;
+    dnnl_post_ops_t sum = NULL;
+    dnnl_primitive_desc_t pd = NULL;
+    bool fits = dnnl_primitive_attr_clone(&attr, lane->attr) == dnnl_success &&
+                dnnl_post_ops_create(&sum) == dnnl_success &&
+                dnnl_post_ops_append_sum(sum, 1.0F) == dnnl_success &&
+                dnnl_primitive_attr_set_post_ops(attr, sum) == dnnl_success &&
+                dnnl_reorder_primitive_desc_create(&pd, inner, lane->engine, dense,
+                                                   lane->engine, attr) == dnnl_success &&
+                dnnl_memory_desc_get_size(
+                    dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0)) == 0 &&
+                dnnl_primitive_create(&side->add, pd) == dnnl_success;
+    if (!fits) {
+        side->add = NULL;
+    }
+    if (pd != NULL) {
+        dnnl_primitive_desc_destroy(pd);
+    }
+    if (sum != NULL) {
+        dnnl_post_ops_destroy(sum);
+    }
+    if (attr != NULL) {
+        dnnl_primitive_attr_destroy(attr);
+    }
+}
+
 static enum ps_status init_sides(const struct ps_onednn_lane *lane,
                                  struct ps_onednn_stage *stage,
                                  const_dnnl_primitive_desc_t pd,
@@ -116,8 +151,12 @@ static enum ps_status init_sides(const struct ps_onednn_lane *lane,
         PS_TRY(side_init(lane, &stage->b, shape->b_dense,
                          dnnl_primitive_desc_query_md(pd, shape->b, 0), false, bytes));
     }
-    return side_init(lane, &stage->result, shape->result_dense,
-                     dnnl_primitive_desc_query_md(pd, shape->result, 0), true, bytes);
+    const dnnl_memory_desc_t *inner = dnnl_primitive_desc_query_md(pd, shape->result, 0);
+    PS_TRY(side_init(lane, &stage->result, shape->result_dense, inner, true, bytes));
+    if (shape->adds && stage->result.reorder != NULL) {
+        side_init_add(lane, &stage->result, shape->result_dense, inner);
+    }
+    return PS_OK;
 }
 
 enum ps_status ps_onednn_stage_init(const struct ps_onednn_lane *lane,
@@ -145,7 +184,8 @@ enum ps_status ps_onednn_stage_init(const struct ps_onednn_lane *lane,
     stage->scratch_offset = bytes;
     bytes = ps_onednn_align(bytes + dnnl_memory_desc_get_size(scratch));
     stage->temporary_offset = bytes;
-    stage->bytes = PS_MAX(bytes + shape->temporary, 64); /* a workspace is never NULL */
+    bytes += stage->result.add != NULL ? 0 : shape->temporary;
+    stage->bytes = PS_MAX(bytes, (size_t)64); /* a workspace is never NULL */
     PS_DNNL_GOTO(status, dnnl_primitive_create(&stage->primitive, pd), done);
 done:
     return status;
@@ -186,19 +226,21 @@ static dnnl_memory_t bind(struct ps_onednn_side *side, void *dense, char *worksp
     return side->inner;
 }
 
-static bool reorder(const struct ps_onednn_side *side, dnnl_stream_t stream, bool out)
+static bool reorder(const struct ps_onednn_side *side, dnnl_stream_t stream, bool out,
+                    bool add)
 {
     if (side->reorder == NULL) {
         return true;
     }
     dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, out ? side->inner : side->dense},
                               {DNNL_ARG_TO, out ? side->dense : side->inner}};
-    return dnnl_primitive_execute(side->reorder, stream, 2, args) == dnnl_success;
+    return dnnl_primitive_execute(add ? side->add : side->reorder, stream, 2, args) ==
+           dnnl_success;
 }
 
 enum ps_status ps_onednn_stage_run(const struct ps_onednn_lane *lane,
                                    struct ps_onednn_stage *stage, void *const dense[],
-                                   char *workspace)
+                                   char *workspace, bool add)
 {
     dnnl_exec_arg_t args[PS_ONEDNN_ARGS] = {
         {stage->a.slot, bind(&stage->a, dense[0], workspace)},
@@ -216,10 +258,10 @@ enum ps_status ps_onednn_stage_run(const struct ps_onednn_lane *lane,
         args[n++] = (dnnl_exec_arg_t){stage->extra_slot[i], stage->extra[i]};
     }
     bool right =
-        reorder(&stage->a, lane->stream, false) &&
-        reorder(&stage->b, lane->stream, false) &&
+        reorder(&stage->a, lane->stream, false, false) &&
+        reorder(&stage->b, lane->stream, false, false) &&
         dnnl_primitive_execute(stage->primitive, lane->stream, n, args) == dnnl_success &&
-        reorder(&stage->result, lane->stream, true) &&
+        reorder(&stage->result, lane->stream, true, add) &&
         dnnl_stream_wait(lane->stream) == dnnl_success;
     return right ? PS_OK : PS_EINTERNAL;
 }

@@ -33,6 +33,7 @@ void ps_onednn_lane_fini(struct ps_onednn_lane *lane);
 struct ps_onednn_side {
     dnnl_memory_t dense, inner;
     dnnl_primitive_t reorder; /* NULL: the dense layout is used as it is */
+    dnnl_primitive_t add;     /* the same, added to what is there; NULL: cannot */
     char *bound;              /* where 'inner' points now */
     size_t offset;            /* of the inner tensor in the workspace */
     int slot;                 /* DNNL_ARG_* */
@@ -58,6 +59,8 @@ struct ps_onednn_stage_shape {
     int a_slot, b_slot, result_slot; /* b_slot 0: there is no b */
     const dnnl_memory_desc_t *a_dense, *b_dense, *result_dense;
     size_t temporary; /* bytes of a dense temporary */
+    bool adds; /* the result may be added in its place: then, where the library can, it
+                  needs no temporary (stage->result.add) */
     int extra_count;
     int extra_slot[PS_ONEDNN_EXTRAS];
     const dnnl_memory_desc_t *extra[PS_ONEDNN_EXTRAS];
@@ -69,10 +72,12 @@ ps_onednn_stage_init(const struct ps_onednn_lane *lane, struct ps_onednn_stage *
                      const_dnnl_primitive_desc_t pd,
                      const struct ps_onednn_stage_shape *shape);
 void ps_onednn_stage_fini(struct ps_onednn_stage *stage);
-/* dense: addresses of a, b, result and the extras. */
+/* dense: addresses of a, b, result and the extras.  'add': to the result that is there;
+ * only where stage->result.add. */
 PS_MUST_CHECK enum ps_status ps_onednn_stage_run(const struct ps_onednn_lane *lane,
                                                  struct ps_onednn_stage *stage,
-                                                 void *const dense[], char *workspace);
+                                                 void *const dense[], char *workspace,
+                                                 bool add);
 
 /* Whether the primitive is the library's reference code, which is slower than ours. */
 bool ps_onednn_is_reference(const_dnnl_primitive_desc_t pd);

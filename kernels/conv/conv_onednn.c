@@ -1,7 +1,8 @@
 /* Convolution through oneDNN 2.x.  Each direction (forward, data gradient, weight
  * gradient) is a stage (kernels/onednn_stage.h) with layouts of the library's choice.
- * The dense temporary of a stage takes a gradient that must be added (ADD), or one that
- * is not wanted but comes with the other (weight and bias).  Algorithm: direct, for its
+ * The data gradient is added (ADD) by its reorder where it has one; the dense temporary
+ * of a stage takes any other that must be added, or that is not wanted but comes with the
+ * other (weight and bias).  Algorithm: direct, for its
  * accuracy.  Deterministic for a thread count.  Thread: the plan's. */
 #include "kernels/onednn.h"
 
@@ -137,7 +138,8 @@ static enum ps_status init_backward_data(struct ps_onednn_conv *conv,
                                           .b_dense = &conv->weight,
                                           .result_dense = &conv->data,
                                           .temporary =
-                                              dnnl_memory_desc_get_size(&conv->data)};
+                                              dnnl_memory_desc_get_size(&conv->data),
+                                          .adds = true};
     PS_DNNL_GOTO(status,
                  dnnl_dilated_convolution_backward_data_desc_init(
                      &desc, dnnl_convolution_direct, &c->data, &c->weight, &c->out,
@@ -239,7 +241,7 @@ enum ps_status ps_onednn_conv_forward(struct ps_onednn_conv *conv,
 {
     void *const dense[4] = {run->in[DATA].data, run->in[WEIGHT].data, run->out[0].data,
                             conv->has_bias ? run->in[BIAS].data : NULL};
-    return ps_onednn_stage_run(&conv->lane, &conv->forward, dense, run->workspace);
+    return ps_onednn_stage_run(&conv->lane, &conv->forward, dense, run->workspace, false);
 }
 
 /* Where a gradient is written first: its own place, or the temporary. */
@@ -261,7 +263,7 @@ enum ps_status ps_onednn_conv_backward(struct ps_onednn_conv *conv,
         void *const dense[4] = {run->in[DATA].data, run->out_grad[0].data,
                                 target(run, WEIGHT, weight_copy),
                                 conv->has_bias ? target(run, BIAS, bias_copy) : NULL};
-        PS_TRY(ps_onednn_stage_run(&conv->lane, stage, dense, run->workspace));
+        PS_TRY(ps_onednn_stage_run(&conv->lane, stage, dense, run->workspace, false));
         if (ps_adds(run, WEIGHT)) {
             ps_grad_copy(run, WEIGHT, weight_copy);
         }
@@ -271,11 +273,13 @@ enum ps_status ps_onednn_conv_backward(struct ps_onednn_conv *conv,
     }
     if (ps_wants(run, DATA)) {
         stage = &conv->backward_data;
+        bool in_place = ps_adds(run, DATA) && stage->result.add != NULL;
         char *copy = (char *)run->workspace + stage->temporary_offset;
-        void *const dense[4] = {run->out_grad[0].data, run->in[WEIGHT].data,
-                                target(run, DATA, copy), NULL};
-        PS_TRY(ps_onednn_stage_run(&conv->lane, stage, dense, run->workspace));
-        if (ps_adds(run, DATA)) {
+        void *const dense[4] = {
+            run->out_grad[0].data, run->in[WEIGHT].data,
+            in_place ? run->in_grad[DATA].data : target(run, DATA, copy), NULL};
+        PS_TRY(ps_onednn_stage_run(&conv->lane, stage, dense, run->workspace, in_place));
+        if (ps_adds(run, DATA) && !in_place) {
             ps_grad_copy(run, DATA, copy);
         }
     }

@@ -242,7 +242,7 @@ enum ps_status ps_onednn_norm_forward(struct ps_onednn_norm *norm,
         memcpy(var, moving_var, (size_t)g->c * sizeof(float));
     }
     PS_TRY(ps_onednn_stage_run(&norm->lane, batch ? &norm->train : &norm->infer, dense,
-                               run->workspace));
+                               run->workspace, false));
     if (batch && !run->keep_aux) {
         move(moving_mean, mean, g);
         move(moving_var, var, g);
@@ -274,7 +274,7 @@ enum ps_status ps_onednn_norm_backward(struct ps_onednn_norm *norm,
                            target(run, BETA, beta)};
     memset(gamma, 0, (size_t)norm->geometry.c * sizeof(float));
     PS_TRY(ps_onednn_stage_run(&norm->lane, &norm->backward, dense,
-                               added + norm->stage_offset));
+                               added + norm->stage_offset, false));
     if (ps_adds(run, DATA)) {
         ps_grad_copy(run, DATA, added);
     }

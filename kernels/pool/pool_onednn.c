@@ -206,7 +206,7 @@ enum ps_status ps_onednn_pool_forward(struct ps_onednn_pool *pool,
                                       const struct ps_op_run *run)
 {
     void *const dense[] = {run->in[0].data, NULL, run->out[0].data};
-    return ps_onednn_stage_run(&pool->lane, &pool->forward, dense, run->workspace);
+    return ps_onednn_stage_run(&pool->lane, &pool->forward, dense, run->workspace, false);
 }
 
 enum ps_status ps_onednn_pool_backward(struct ps_onednn_pool *pool,
@@ -219,11 +219,11 @@ enum ps_status ps_onednn_pool_backward(struct ps_onednn_pool *pool,
     }
     if (pool->algorithm == dnnl_pooling_max) {
         void *const dense[] = {run->in[0].data, NULL, index + pool->again_offset, index};
-        PS_TRY(ps_onednn_stage_run(&pool->lane, &pool->again, dense, scratch));
+        PS_TRY(ps_onednn_stage_run(&pool->lane, &pool->again, dense, scratch, false));
     }
     void *const dense[] = {run->out_grad[0].data, NULL,
                            ps_adds(run, 0) ? added : run->in_grad[0].data, index};
-    PS_TRY(ps_onednn_stage_run(&pool->lane, &pool->backward, dense, scratch));
+    PS_TRY(ps_onednn_stage_run(&pool->lane, &pool->backward, dense, scratch, false));
     if (ps_adds(run, 0)) {
         ps_grad_copy(run, 0, added);
     }

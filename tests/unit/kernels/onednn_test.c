@@ -194,6 +194,36 @@ static void onednn_equals_plain_code(void **state)
     }
 }
 
+/* ADD of a data gradient is, to the bit, what is there plus what WRITE gives, and asks
+ * for no more scratch than the image and its gradient in the library's layout. */
+static void a_convolution_adds_its_data_gradient_in_place(void **state)
+{
+    const struct both *both = *state;
+    struct fixture f;
+    static const struct onednn_case c = {"Convolution", "kernel=(1, 1);num_filter=32",
+                                         PS_SHAPE(3, 64, 9, 7)};
+    struct fixture_options options = options_of(&c, 1);
+    if (!onednn_built_in(both)) {
+        skip();
+    }
+    fixture_open(&f, both->fast, &options);
+    int64_t count = fixture_count(&f.in_grad[0]);
+    float there[3 * 64 * 9 * 7], *gradient = f.in_grad[0].data;
+    assert_int_equal(count, PS_COUNT(there));
+    fixture_backward(&f);
+    for (int64_t i = 0; i < count; i++) {
+        float before = (float)(i % 13) / 7;
+        there[i] = before + gradient[i];
+        gradient[i] = before;
+    }
+    f.req[0] = PS_GRAD_ADD;
+    fixture_backward(&f);
+    assert_memory_equal(gradient, there, sizeof(there));
+    size_t image = sizeof(there), head = image / 2, small = (size_t)1 << 16;
+    assert_true(ps_op_plan_workspace(f.plan, true) <= image + head + small);
+    fixture_close(&f);
+}
+
 static double loss(struct fixture *f)
 {
     double sum = 0.0;
@@ -377,6 +407,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(onednn_equals_plain_code),
+        cmocka_unit_test(a_convolution_adds_its_data_gradient_in_place),
         cmocka_unit_test(onednn_gradients_agree_with_central_differences),
         cmocka_unit_test(equal_elements_give_their_gradient_to_the_first),
         cmocka_unit_test(a_norm_gradient_may_stand_in_place_of_its_head),
