@@ -1,6 +1,5 @@
-/* Bulk: how a run is cut into engine operations, the settings that decide it, what an
- * operation of several operators does when one of them fails, and that a monitor ends it.
- */
+/* Bulk: how a run is cut into engine operations, the settings that decide it, and what an
+ * operation of several operators does when one of them fails. */
 #include "engine/graph/bulk.h"
 #include "tests/unit/graph/graph_fixture.h"
 
@@ -199,6 +198,50 @@ static void inference_is_one_operation_or_one_for_each(void **state)
     expect_operations("EXEC_BULK_EXEC_MAX_NODE_TRAIN=3", PS_GRAD_NULL, "40");
 }
 
+/* x -> t, from there two branches of five, and their sum. */
+static struct ps_symbol *two_branches(void)
+{
+    struct ps_builder *b = builder_new();
+    struct ps_symbol *t =
+        ps_builder_op(b, "tanh", "t", NULL, ps_builder_variable(b, "x"));
+    struct ps_symbol *branch[2] = {t, t};
+    for (int k = 0; k < 2; k++) {
+        for (int i = 0; i < 5; i++) {
+            branch[k] = ps_builder_op(b, "negative", ps_builder_text(b, "b%d_%d", k, i),
+                                      NULL, branch[k]);
+        }
+    }
+    return finish(b,
+                  ps_builder_op(b, "elemwise_add", "join", NULL, branch[0], branch[1]));
+}
+
+/* Several colours of the memory plan let branches run side by side, and bulk leaves them
+ * that. */
+static void with_several_colours_branches_are_operations_of_their_own(void **state)
+{
+    (void)state;
+    struct graph_world world;
+    struct ps_str text = {0};
+    world_open(&world, PS_ENGINE_PER_DEVICE, "CPU_WORKER_NTHREADS=2");
+    struct ps_symbol *symbol = two_branches();
+    struct ps_named_shape shape = {"x", PS_SHAPE(4)};
+    struct ps_simple_bind bind = {.shapes = &shape, .shape_count = 1};
+    for (int colours = 1; colours <= 2; colours++) {
+        struct ps_bind_options options = world_options(&world);
+        struct ps_executor *executor = NULL;
+        struct ps_error err = {0};
+        options.num_temp = colours;
+        assert_int_equal(
+            ps_executor_simple_bind(symbol, &options, &bind, &executor, &err), PS_OK);
+        assert_string_equal(operations_of(executor, false, &text),
+                            colours == 1 ? "12" : "1 5 5 1");
+        ps_executor_destroy(executor);
+    }
+    ps_str_fini(&text);
+    ps_symbol_release(symbol);
+    world_close(&world);
+}
+
 /* ---- what the engine gets ---- */
 
 struct gate {
@@ -326,119 +369,6 @@ static void a_failure_inside_names_the_operator_and_skips_what_is_behind(void **
     world_close(&world);
 }
 
-/* ---- monitor ---- */
-
-struct seen {
-    struct ps_str names;
-    size_t count;
-    float last[4];
-};
-
-static void see(void *arg, const char *name, struct ps_tensor *value)
-{
-    struct seen *seen = arg;
-    ps_str_printf(&seen->names, "%s ", name);
-    seen->count++;
-    float *values = tensor_get(value);
-    memcpy(seen->last, values, sizeof(seen->last));
-    free(values);
-}
-
-static void a_monitor_sees_every_output_and_nothing_is_bulked(void **state)
-{
-    (void)state;
-    struct graph_world world;
-    world_open(&world, PS_ENGINE_PER_DEVICE, NULL);
-    struct ps_symbol *symbol = chain();
-    struct ps_executor *executor = bind_chain(&world, symbol, PS_GRAD_WRITE);
-    tensor_set(ps_executor_argument(executor, 0), (const float[]){1, 2, 3, 4});
-    struct seen seen = {0};
-    assert_int_equal(ps_executor_set_monitor(executor, see, &seen), PS_OK);
-    run_forward(executor, true);
-    assert_int_equal(seen.count, CHAIN);
-    assert_non_null(strstr(ps_str_text(&seen.names), "n0_output n1_output "));
-    assert_memory_equal(seen.last, ((const float[]){1, 2, 3, 4}), sizeof(seen.last));
-    struct ps_tensor *head =
-        tensor_from(&world, PS_SHAPE(4), (const float[]){5, 6, 7, 8});
-    run_backward(executor, head);
-    assert_int_equal(seen.count, 2 * CHAIN);
-    assert_non_null(strstr(ps_str_text(&seen.names), "n0_backward_output "));
-    assert_memory_equal(seen.last, ((const float[]){5, 6, 7, 8}), sizeof(seen.last));
-    assert_int_equal(ps_executor_set_monitor(executor, NULL, NULL), PS_OK);
-    assert_int_equal(pushed_by_forward(&world, executor), 3); /* bulk again */
-    assert_int_equal(seen.count, 2 * CHAIN);
-    tensor_expect(ps_executor_output(executor, 0), (const float[]){1, 2, 3, 4}, 0);
-    ps_str_fini(&seen.names);
-    ps_tensor_release(head);
-    ps_executor_destroy(executor);
-    ps_symbol_release(symbol);
-    world_close(&world);
-}
-
-/* Nothing is read in between: the operations are there all at once. */
-static void count_only(void *arg, const char *name, struct ps_tensor *value)
-{
-    (void)name, (void)value;
-    ++*(size_t *)arg;
-}
-
-static void with_a_monitor_the_engine_gets_every_operator_alone(void **state)
-{
-    (void)state;
-    struct graph_world world;
-    world_open(&world, PS_ENGINE_PER_DEVICE, NULL);
-    struct ps_symbol *symbol = chain();
-    struct ps_executor *executor = bind_chain(&world, symbol, PS_GRAD_WRITE);
-    size_t calls = 0;
-    assert_int_equal(ps_executor_set_monitor(executor, count_only, &calls), PS_OK);
-    assert_int_equal(pushed_by_forward(&world, executor), CHAIN);
-    assert_int_equal(calls, CHAIN);
-    ps_executor_destroy(executor);
-    ps_symbol_release(symbol);
-    world_close(&world);
-}
-
-/* ---- only asked ---- */
-
-static void a_plan_only_executor_tells_and_does_not_run(void **state)
-{
-    (void)state;
-    struct graph_world world;
-    world_open(&world, PS_ENGINE_PER_DEVICE, NULL);
-    struct ps_symbol *lenet = small_lenet();
-    struct ps_named_shape shape = {"data", PS_SHAPE(64, 1, 12, 12)};
-    struct ps_simple_bind bind = {
-        .shapes = &shape, .shape_count = 1, .req = PS_GRAD_WRITE};
-    struct ps_bind_options options = world_options(&world);
-    struct ps_executor *executor = NULL;
-    struct ps_error err = {0};
-    options.plan_only = true;
-    assert_int_equal(ps_executor_simple_bind(lenet, &options, &bind, &executor, &err),
-                     PS_OK);
-    assert_int_equal(ps_engine_pending(world.engine), 0); /* nothing was filled */
-    struct ps_executor_memory memory;
-    ps_executor_memory(executor, &memory);
-    assert_int_equal(memory.peak_bytes, memory.internal_bytes + memory.workspace_bytes);
-    assert_int_equal(memory.argument_bytes - memory.gradient_bytes, 0);
-    size_t most = 0;
-    for (size_t i = 0; i < ps_executor_step_count(executor); i++) {
-        struct ps_executor_step step;
-        assert_int_equal(ps_executor_step(executor, i, &step), PS_OK);
-        most = PS_MAX(most, step.live_bytes);
-        assert_non_null(step.name);
-        assert_non_null(step.kind);
-    }
-    assert_true(most > 0 && most <= memory.unplanned_bytes);
-    struct ps_executor_step none;
-    assert_int_equal(ps_executor_step(executor, ps_executor_step_count(executor), &none),
-                     PS_ERANGE);
-    assert_int_equal(ps_executor_forward(executor, true, &err), PS_EPERM);
-    assert_int_equal(ps_executor_backward(executor, NULL, &err), PS_EPERM);
-    ps_executor_destroy(executor);
-    ps_symbol_release(lenet);
-    world_close(&world);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -448,12 +378,10 @@ int main(void)
         cmocka_unit_test(branches_of_different_colour_are_not_joined),
         cmocka_unit_test(training_is_cut_by_its_two_settings),
         cmocka_unit_test(inference_is_one_operation_or_one_for_each),
+        cmocka_unit_test(with_several_colours_branches_are_operations_of_their_own),
         cmocka_unit_test(the_engine_gets_as_many_operations),
         cmocka_unit_test(an_operator_that_writes_a_gradient_is_the_last_of_its_operation),
         cmocka_unit_test(a_failure_inside_names_the_operator_and_skips_what_is_behind),
-        cmocka_unit_test(a_monitor_sees_every_output_and_nothing_is_bulked),
-        cmocka_unit_test(with_a_monitor_the_engine_gets_every_operator_alone),
-        cmocka_unit_test(a_plan_only_executor_tells_and_does_not_run),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
