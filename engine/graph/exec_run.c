@@ -30,7 +30,10 @@ enum ps_status ps_exec_run_batch(void *arg, const struct ps_run *run,
 static enum ps_status locate_one(struct ps_tensor *tensor, const struct ps_run *run,
                                  void **out, struct ps_error *err)
 {
-    *out = ps_tensor_address(tensor, run);
+    /* all tensors of an operation lie on its device, and a CPU uses their own addresses
+     */
+    *out = run->context.kind == PS_CONTEXT_CPU ? ps_tensor_data(tensor)
+                                               : ps_tensor_address(tensor, run);
     return *out == NULL && ps_tensor_bytes(tensor) > 0
                ? ps_tensor_no_address(tensor, run, err)
                : PS_OK;

@@ -15,7 +15,7 @@ static enum ps_status report(const struct ps_executor *executor, uint32_t n,
             continue; /* not computed */
         }
         struct ps_str name = {0};
-        if (node->kind == PS_NODE_FORWARD && node->sym != NULL) {
+        if (node->kind == PS_NODE_FORWARD && node->mirror_of == PS_NO_INDEX) {
             struct ps_sym_entry entry = {
                 .node = (struct ps_sym_node *)(uintptr_t)node->sym, .index = i};
             ps_sym_entry_name(&entry, &name);
