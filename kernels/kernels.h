@@ -80,9 +80,9 @@ enum ps_op_flags {
     PS_OP_IDENTITY = 1 << 7, /* output 0 has the bytes of input 0 (Reshape, _copy) */
     PS_OP_VARIABLE_INPUTS = 1 << 8,  /* input count is the attribute "num_args" */
     PS_OP_VARIABLE_OUTPUTS = 1 << 9, /* output count is the attribute "num_outputs" */
-    PS_OP_ADDS_EXACTLY = 1 << 10 /* backward with ADD gives, to the bit, what was there plus
-                                    what WRITE gives (f32, f64): it may accumulate in place
-                                    of a sum of its own */
+    PS_OP_ADDS_EXACTLY = 1 << 10 /* backward with ADD gives, to the bit, what was there
+                                    plus what WRITE gives (f32, f64): it may accumulate in
+                                    place of a sum of its own */
 };
 
 struct ps_op_def; /* constant data, private to the room: see kernels/op_def.h */
@@ -212,9 +212,9 @@ struct ps_op_run {
 };
 
 /* Views are checked against the plan's shapes and dtypes, unless 'checked'.  Errors:
- * PS_ESHAPE, PS_EDTYPE, PS_EINVAL (a needed view without data), PS_EUNSUPPORTED (layout), PS_ERANGE (a label
- * outside its classes...), with 'err'.  Neither allocates nor blocks.  Hidden outputs
- * (mask, mean, var) are written by forward and must be given. */
+ * PS_ESHAPE, PS_EDTYPE, PS_EINVAL (a needed view without data), PS_EUNSUPPORTED (layout),
+ * PS_ERANGE (a label outside its classes...), with 'err'.  Neither allocates nor blocks.
+ * Hidden outputs (mask, mean, var) are written by forward and must be given. */
 PS_MUST_CHECK enum ps_status
 ps_op_forward(struct ps_op_plan *plan, const struct ps_op_run *run, struct ps_error *err);
 PS_MUST_CHECK enum ps_status ps_op_backward(struct ps_op_plan *plan,

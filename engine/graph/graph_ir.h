@@ -71,10 +71,10 @@ struct ps_graph {
     size_t node_count, node_capacity;
     struct ps_graph_entry *entries;
     size_t entry_count, entry_capacity;
-    size_t forward_count; /* nodes [0, forward_count) are the symbol's */
+    size_t forward_count;  /* nodes [0, forward_count) are the symbol's */
     uint32_t grad_sum_cap; /* from so many gradients of one value on, each is added as it
                               arrives; 0: the default of EXEC_INPLACE_GRAD_SUM_CAP */
-    uint32_t *outputs;    /* entries */
+    uint32_t *outputs;     /* entries */
     size_t output_count;
     uint32_t *arguments; /* nodes, in listing order */
     size_t argument_count;
