@@ -80,6 +80,16 @@ static enum ps_status show_segments(const struct ps_net_plan *plan, struct ps_st
     return PS_OK;
 }
 
+/* A name from somebody's symbol file: what a terminal could obey is left out. */
+static void show_name(const char *name, struct ps_str *out)
+{
+    ps_str_printf(out, " ");
+    for (; *name != '\0'; name++) {
+        bool plain = (unsigned char)*name > 0x20 && (unsigned char)*name < 0x7f;
+        ps_str_append(out, plain ? name : "?", 1);
+    }
+}
+
 static void show_mirrored(const struct ps_net_plan *plan, struct ps_str *out)
 {
     size_t shown = 0, column = 0, count = plan->memory.mirrored_count;
@@ -96,7 +106,7 @@ static void show_mirrored(const struct ps_net_plan *plan, struct ps_str *out)
             ps_str_printf(out, "\n   ");
             column = 3;
         }
-        ps_str_printf(out, " %s", step.name);
+        show_name(step.name, out);
         column += size;
     }
     if (count > shown) {
