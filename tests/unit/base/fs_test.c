@@ -102,6 +102,14 @@ static void files_are_written_read_renamed_and_removed(void **state)
     expect(fs, a, "hello world");
     assert_int_equal(ps_fs_size(fs, a, &size), PS_OK);
     assert_int_equal(size, 11);
+    struct ps_file *file = NULL;
+    assert_int_equal(ps_fs_open(fs, b, PS_FS_CREATE, &file, NULL), PS_OK);
+    assert_int_equal(ps_file_write(file, "abcdef", 6), PS_OK);
+    assert_int_equal(ps_file_write_at(file, 2, "CD", 2), PS_OK);
+    assert_int_equal(ps_file_write_at(file, 5, "FGH", 3), PS_OK); /* past the end */
+    assert_int_equal(ps_file_write_at(file, 9, "x", 1), PS_EINVAL);
+    ps_file_close(file);
+    expect(fs, b, "abCDeFGH");
     put(fs, b, PS_FS_CREATE, "old", false);
     assert_int_equal(ps_fs_rename(fs, a, b), PS_OK);
     expect(fs, a, NULL);
