@@ -97,13 +97,6 @@ static void release_write(struct ps_var *var, struct ps_failure *failure)
     var->writes--;
 }
 
-void ps_core_count(struct ps_engine *engine)
-{
-    uint64_t completed = atomic_load_explicit(&engine->completed, memory_order_relaxed);
-    /* release pairs with the acquire of readers outside 'state' */
-    atomic_store_explicit(&engine->completed, completed + 1, memory_order_release);
-}
-
 void ps_core_leave(struct ps_engine *engine, struct ps_block *block,
                    struct ps_failure *failure)
 {
@@ -143,12 +136,6 @@ void ps_core_delete(struct ps_engine *engine, struct ps_var *var)
     var->writes++;
     ps_core_append(var, &var->delete_dep);
     ps_core_advance(engine, var);
-}
-
-bool ps_core_has_due(const struct ps_engine *engine)
-{
-    return engine->due.vars != NULL || engine->due.calls != NULL ||
-           engine->due.segments != NULL;
 }
 
 bool ps_core_due_take(struct ps_engine *engine, struct ps_due *due_out)

@@ -246,7 +246,12 @@ void ps_core_delete(struct ps_engine *engine, struct ps_var *var)
     PS_REQUIRES(engine->state);
 /* What became due under 'state' and calls a user's functions: taken under the lock, run
  * without it, ended under it.  False when there is nothing. */
-bool ps_core_has_due(const struct ps_engine *engine) PS_REQUIRES(engine->state);
+static inline bool ps_core_has_due(const struct ps_engine *engine)
+    PS_REQUIRES(engine->state)
+{
+    return engine->due.vars != NULL || engine->due.calls != NULL ||
+           engine->due.segments != NULL;
+}
 bool ps_core_due_take(struct ps_engine *engine, struct ps_due *due_out)
     PS_REQUIRES(engine->state);
 void ps_core_due_run(const struct ps_due *due);
@@ -267,7 +272,12 @@ static inline void ps_core_append(struct ps_var *var, struct ps_dep *dep)
     var->tail = dep;
 }
 /* One more operation is finished. */
-void ps_core_count(struct ps_engine *engine) PS_REQUIRES(engine->state);
+static inline void ps_core_count(struct ps_engine *engine) PS_REQUIRES(engine->state)
+{
+    uint64_t completed = atomic_load_explicit(&engine->completed, memory_order_relaxed);
+    /* release pairs with the acquire of readers outside 'state' */
+    atomic_store_explicit(&engine->completed, completed + 1, memory_order_release);
+}
 /* A prepared op was destroyed, or one of its pushes ended. */
 void ps_core_call_check(struct ps_engine *engine, struct ps_engine_call *call)
     PS_REQUIRES(engine->state);

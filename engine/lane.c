@@ -12,6 +12,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* Entered at once where all threads of a lane are at work: what fits into the first
+ * cache. */
+enum { RESOLVE_BATCH = 64 };
+
 enum {
     PAUSES_OF_POLL = 32, /* a poll each 0.6 microseconds, at 20 ns a pause */
     POLLS = 64,          /* how often an idle thread looks before it sleeps */
@@ -28,7 +32,7 @@ static void publish_asleep(struct ps_lane *lane)
     }
 }
 
-void ps_lane_wake(struct ps_engine *engine, struct ps_lane *lane)
+void ps_lane_wake_idle(struct ps_engine *engine, struct ps_lane *lane)
 {
     if (lane->looking) {
         atomic_store_explicit(&lane->called, true, memory_order_relaxed);
@@ -126,8 +130,12 @@ static void lane_main(void *arg)
         /* An inbox may wait while this lane has work for all its threads.  Pushers leave
          * their operations there while a wake-up is on its way, so whoever goes on to
          * run something must look for work for those who sleep. */
-        if (lane->ready.by_priority || lane->ready.count == 0 || lane->idle > 0) {
+        if (lane->ready.by_priority || lane->idle > 0) {
             ps_threaded_resolve(engine);
+        } else {
+            while (lane->ready.count == 0 &&
+                   ps_threaded_resolve_some(engine, RESOLVE_BATCH)) {
+            }
         }
         struct ps_block *block = ps_ready_pop(&lane->ready);
         if (block != NULL) {

@@ -2,29 +2,6 @@
  * allocates: the links lie in the blocks. */
 #include "engine/ready_queue.h"
 
-static void list_append(struct ps_block_list *list, struct ps_block *block)
-{
-    block->next = NULL;
-    if (list->head == NULL) {
-        list->head = block;
-    } else {
-        list->tail->next = block;
-    }
-    list->tail = block;
-}
-
-static struct ps_block *fifo_pop(struct ps_ready_queue *queue)
-{
-    struct ps_block_list *list = &queue->main;
-    if (queue->late.head != NULL &&
-        (list->head == NULL || queue->late.head->ticket < list->head->ticket)) {
-        list = &queue->late;
-    }
-    struct ps_block *block = list->head;
-    list->head = block->next;
-    return block;
-}
-
 static bool goes_before(const struct ps_block *a, const struct ps_block *b)
 {
     return a->priority != b->priority ? a->priority > b->priority : a->ticket < b->ticket;
@@ -46,7 +23,7 @@ static struct ps_block *meld(struct ps_block *a, struct ps_block *b)
     return a;
 }
 
-static struct ps_block *heap_pop(struct ps_ready_queue *queue)
+struct ps_block *ps_ready_heap_pop(struct ps_ready_queue *queue)
 {
     struct ps_block *top = queue->heap;
     struct ps_block *pairs = NULL;
@@ -74,24 +51,9 @@ static struct ps_block *heap_pop(struct ps_ready_queue *queue)
     return top;
 }
 
-void ps_ready_push(struct ps_ready_queue *queue, struct ps_block *block)
+void ps_ready_heap_push(struct ps_ready_queue *queue, struct ps_block *block)
 {
-    queue->count++;
-    if (queue->by_priority) {
-        block->next = NULL;
-        block->child = NULL;
-        queue->heap = meld(queue->heap, block);
-        return;
-    }
-    bool late = queue->main.head != NULL && block->ticket < queue->main.head->ticket;
-    list_append(late ? &queue->late : &queue->main, block);
-}
-
-struct ps_block *ps_ready_pop(struct ps_ready_queue *queue)
-{
-    if (queue->count == 0) {
-        return NULL;
-    }
-    queue->count--;
-    return queue->by_priority ? heap_pop(queue) : fifo_pop(queue);
+    block->next = NULL;
+    block->child = NULL;
+    queue->heap = meld(queue->heap, block);
 }

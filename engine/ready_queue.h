@@ -22,7 +22,45 @@ struct ps_ready_queue { /* zero-initialised = empty, FIFO */
     bool by_priority;
 };
 
-void ps_ready_push(struct ps_ready_queue *queue, struct ps_block *block);
-struct ps_block *ps_ready_pop(struct ps_ready_queue *queue); /* NULL when empty */
+void ps_ready_heap_push(struct ps_ready_queue *queue, struct ps_block *block);
+struct ps_block *ps_ready_heap_pop(struct ps_ready_queue *queue); /* not empty */
+
+static inline void ps_ready_push(struct ps_ready_queue *queue, struct ps_block *block)
+{
+    queue->count++;
+    if (queue->by_priority) {
+        ps_ready_heap_push(queue, block);
+        return;
+    }
+    bool late = queue->main.head != NULL && block->ticket < queue->main.head->ticket;
+    struct ps_block_list *list = late ? &queue->late : &queue->main;
+    block->next = NULL;
+    if (list->head == NULL) {
+        list->head = block;
+    } else {
+        list->tail->next = block;
+    }
+    list->tail = block;
+}
+
+/* NULL when empty. */
+static inline struct ps_block *ps_ready_pop(struct ps_ready_queue *queue)
+{
+    if (queue->count == 0) {
+        return NULL;
+    }
+    queue->count--;
+    if (queue->by_priority) {
+        return ps_ready_heap_pop(queue);
+    }
+    struct ps_block_list *list = &queue->main;
+    if (queue->late.head != NULL &&
+        (list->head == NULL || queue->late.head->ticket < list->head->ticket)) {
+        list = &queue->late;
+    }
+    struct ps_block *block = list->head;
+    list->head = block->next;
+    return block;
+}
 
 #endif

@@ -185,7 +185,9 @@ static void wrote(struct ps_var *var, struct ps_failure *failure)
     /* relaxed: whoever must see the bytes behind this version goes through 'state' */
     uint64_t version = atomic_load_explicit(&var->version, memory_order_relaxed);
     atomic_store_explicit(&var->version, version + 1, memory_order_relaxed);
-    ps_failure_set(var, failure);
+    if (failure != NULL) {
+        ps_failure_set(var, failure);
+    }
 }
 
 static void end_replay(struct ps_engine *engine, struct ps_replay *replay)

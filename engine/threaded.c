@@ -14,6 +14,9 @@ enum { LOCK_TRIES = 100 };
 
 enum { WAKE_BATCH = 8 };
 
+/* See fetch_ahead: a line from another core takes about two operations' time. */
+enum { BLOCK_AHEAD = 6, VAR_AHEAD = 3 };
+
 enum ps_status ps_threaded_create(struct ps_engine *engine, struct ps_error *err)
 {
     struct ps_threaded *threaded = ps_mem_calloc(sizeof(*threaded));
@@ -22,6 +25,8 @@ enum ps_status ps_threaded_create(struct ps_engine *engine, struct ps_error *err
     }
     threaded->max_inflight =
         (uint64_t)ps_settings_int(engine->node->settings, PS_SET_ENGINE_MAX_INFLIGHT);
+    /* so many must have finished that waking the pusher pays: half of the bound */
+    threaded->low_water = threaded->max_inflight / 2;
     threaded->look_cores = (uint32_t)ps_cpu_count() - 1;
     ps_cond_init(&threaded->all_done);
     ps_cond_init(&threaded->room);
@@ -57,7 +62,7 @@ static void check_waiters(struct ps_engine *engine) PS_REQUIRES(engine->state)
     if (threaded->all_waiters > 0 && pending == 0) {
         ps_cond_broadcast(&threaded->all_done);
     }
-    if (threaded->room_waiters > 0 && pending <= ps_threaded_low_water(threaded)) {
+    if (threaded->room_waiters > 0 && pending <= threaded->low_water) {
         threaded->room_waiters = 0; /* who is not content waits again */
         ps_cond_broadcast(&threaded->room);
     }
@@ -100,29 +105,50 @@ void ps_threaded_unlock(struct ps_engine *engine)
     }
 }
 
-void ps_threaded_resolve(struct ps_engine *engine)
+/* The pusher wrote the block on another core, and an operation's first variable may be
+ * anywhere: both are asked for some blocks before their turn. */
+static void fetch_ahead(struct ps_threaded *threaded, uint64_t head, uint64_t tail)
+{
+    if (tail - head > BLOCK_AHEAD) {
+        const char *ahead =
+            (const char *)threaded->inbox[(head + BLOCK_AHEAD) % PS_INBOX_SLOTS];
+        __builtin_prefetch(ahead, 1);
+        __builtin_prefetch(ahead + PS_CACHE_LINE, 1);
+        __builtin_prefetch(ahead + 2 * PS_CACHE_LINE, 1);
+    }
+    if (tail - head > VAR_AHEAD) {
+        const struct ps_block *block =
+            threaded->inbox[(head + VAR_AHEAD) % PS_INBOX_SLOTS];
+        if (block->role == PS_BLOCK_PUSHED && block->dep_count > 0) {
+            __builtin_prefetch(ps_dep_var(&block->deps[0]), 1);
+        }
+    }
+}
+
+bool ps_threaded_resolve_some(struct ps_engine *engine, uint64_t count)
 {
     struct ps_threaded *threaded = engine->threaded;
     uint64_t head = atomic_load_explicit(&threaded->inbox_head, memory_order_relaxed);
     /* acquire pairs with the pusher's store: the slots before 'tail' are written */
     uint64_t tail = atomic_load_explicit(&threaded->inbox_tail, memory_order_acquire);
     if (head == tail) {
-        return;
+        return false;
     }
-    while (head != tail) {
+    uint64_t end = tail - head > count ? head + count : tail;
+    while (head != end) {
         struct ps_block *block = threaded->inbox[head % PS_INBOX_SLOTS];
-        if (tail - head > 3) {
-            const char *ahead =
-                (const char *)threaded->inbox[(head + 3) % PS_INBOX_SLOTS];
-            __builtin_prefetch(ahead, 1);
-            __builtin_prefetch(ahead + PS_CACHE_LINE, 1);
-            __builtin_prefetch(ahead + 2 * PS_CACHE_LINE, 1);
-        }
+        fetch_ahead(threaded, head, tail);
         head++;
         ps_core_enter(engine, block);
     }
     /* release: the pusher may use the slots again */
     atomic_store_explicit(&threaded->inbox_head, head, memory_order_release);
+    return head != tail;
+}
+
+void ps_threaded_resolve(struct ps_engine *engine)
+{
+    (void)ps_threaded_resolve_some(engine, PS_INBOX_SLOTS);
 }
 
 void ps_threaded_ready(struct ps_engine *engine, struct ps_block *block)

@@ -80,6 +80,7 @@ struct ps_threaded {
     uint32_t looking;     /* lanes with a thread that looks */
     uint32_t async_out;   /* asynchronous operations started and not completed */
     uint32_t all_waiters, room_waiters;
+    uint64_t low_water; /* constant: who waits for room is woken at this many */
     struct ps_cond all_done, room;
     alignas(PS_CACHE_LINE) struct ps_block *inbox[PS_INBOX_SLOTS];
 };
@@ -119,8 +120,15 @@ void ps_lane_join(struct ps_lane *lane);
 /* Joins and frees. */
 void ps_lane_destroy(struct ps_lane *lane);
 /* Notes that one sleeping thread, if any, is to be woken. */
-void ps_lane_wake(struct ps_engine *engine, struct ps_lane *lane)
+void ps_lane_wake_idle(struct ps_engine *engine, struct ps_lane *lane)
     PS_REQUIRES(engine->state);
+static inline void ps_lane_wake(struct ps_engine *engine, struct ps_lane *lane)
+    PS_REQUIRES(engine->state)
+{
+    if (lane->idle > 0 || lane->looking) { /* else all its threads are at work */
+        ps_lane_wake_idle(engine, lane);
+    }
+}
 
 /* ---- threaded.c ---- */
 PS_MUST_CHECK enum ps_status ps_threaded_create(struct ps_engine *engine,
@@ -159,8 +167,6 @@ enum ps_status ps_threaded_push_segment(struct ps_engine *engine,
                                         struct ps_segment *segment, ps_route_fn route);
 
 /* ---- threaded_wait.c ---- */
-/* A pusher that waits at the bound is woken when no more than this are unfinished. */
-uint64_t ps_threaded_low_water(const struct ps_threaded *threaded);
 void ps_threaded_wait_for_room(struct ps_engine *engine)
     PS_EXCLUDES(engine->push, engine->state);
 
@@ -170,6 +176,9 @@ void ps_threaded_lock(struct ps_engine *engine) PS_ACQUIRE(engine->state);
 void ps_threaded_unlock(struct ps_engine *engine) PS_RELEASE(engine->state);
 /* Enters everything in the inbox. */
 void ps_threaded_resolve(struct ps_engine *engine) PS_REQUIRES(engine->state);
+/* Enters at most 'count'; whether something is left. */
+bool ps_threaded_resolve_some(struct ps_engine *engine, uint64_t count)
+    PS_REQUIRES(engine->state);
 /* Whether ps_threaded_unlock would have something to do. */
 bool ps_threaded_has_due(struct ps_engine *engine) PS_REQUIRES(engine->state);
 /* Runs or skips a ready operation; the lock is free meanwhile.  'thread' NULL: on a

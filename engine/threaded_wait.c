@@ -10,12 +10,6 @@
  * must complete. */
 #define ASYNC_GRACE_NS PS_NS_PER_S
 
-/* Enough may have finished that waking the pusher pays: a quarter of the bound. */
-uint64_t ps_threaded_low_water(const struct ps_threaded *threaded)
-{
-    return threaded->max_inflight - (threaded->max_inflight + 3) / 4;
-}
-
 static uint64_t pending(struct ps_engine *engine)
 {
     return atomic_load_explicit(&engine->ticket, memory_order_acquire) -
@@ -26,7 +20,7 @@ void ps_threaded_wait_for_room(struct ps_engine *engine)
 {
     struct ps_threaded *threaded = engine->threaded;
     ps_threaded_lock(engine);
-    while (pending(engine) > ps_threaded_low_water(threaded)) {
+    while (pending(engine) > threaded->low_water) {
         if (ps_threaded_has_due(engine)) {
             ps_threaded_unlock(engine);
             ps_threaded_lock(engine);
