@@ -19,7 +19,7 @@ static const char tail_text[] = "\n]}\n";
 
 static enum ps_status write_blanks(struct ps_file *to, uint64_t size)
 {
-    char blanks[PS_TRACE_PAGE_BYTES];
+    char blanks[16 * PS_TRACE_PAGE_BYTES];
     memset(blanks, ' ', sizeof(blanks));
     for (uint64_t left = size; left > 0;) {
         size_t part = (size_t)PS_MIN(left, (uint64_t)sizeof(blanks));
