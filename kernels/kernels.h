@@ -80,9 +80,11 @@ enum ps_op_flags {
     PS_OP_IDENTITY = 1 << 7, /* output 0 has the bytes of input 0 (Reshape, _copy) */
     PS_OP_VARIABLE_INPUTS = 1 << 8,  /* input count is the attribute "num_args" */
     PS_OP_VARIABLE_OUTPUTS = 1 << 9, /* output count is the attribute "num_outputs" */
-    PS_OP_ADDS_EXACTLY = 1 << 10 /* backward with ADD gives, to the bit, what was there
+    PS_OP_ADDS_EXACTLY = 1 << 10, /* backward with ADD gives, to the bit, what was there
                                     plus what WRITE gives (f32, f64): it may accumulate in
                                     place of a sum of its own */
+    PS_OP_GRAD_IS_HEAD = 1 << 11  /* the gradient of every input is head gradient 0, as it
+                                     is (sums of equal shapes) */
 };
 
 struct ps_op_def; /* constant data, private to the room: see kernels/op_def.h */

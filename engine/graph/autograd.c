@@ -9,7 +9,9 @@
  * and pushes follow it.
  *
  * Only what leads to a requested gradient is built, and a backward node takes in only the
- * values that its operator says it reads; the rest can be freed before. Zero gradients
+ * values that its operator says it reads; the rest can be freed before. Operators that
+ * add values of one shape have no backward: their inputs take the head gradient itself.
+ * Zero gradients
  * are not represented: where all heads of an operator have none, it has no backward
  * (except a loss, which makes its own). */
 #include "engine/graph/graph_ir.h"
@@ -17,8 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The default of EXEC_INPLACE_GRAD_SUM_CAP. */
-#define SUM_CAP_DEFAULT 8
+#define SUM_CAP_DEFAULT 8 /* of EXEC_INPLACE_GRAD_SUM_CAP */
 
 /* The gradients that arrived for one forward entry. */
 struct arrival {
@@ -32,6 +33,8 @@ struct pass {
     const enum ps_grad_req *reqs;
     struct arrival *arrivals; /* per forward entry */
     bool *needed;             /* per forward entry: leads to a requested gradient */
+    bool *handed_on;          /* per entry: several take it as it is */
+    size_t handed_capacity;
     uint32_t sum_cap;
     struct ps_error *err;
 };
@@ -87,7 +90,7 @@ static enum ps_status make_room(struct pass *pass, size_t entries)
 
 /* ---- adding nodes ---- */
 
-/* A node with one output shaped like forward entry 'like'. */
+/* A node with one output like forward entry 'like'. */
 static enum ps_status add_like(struct ps_graph *graph, enum ps_node_kind kind,
                                uint32_t like, const char *suffix, size_t input_count,
                                uint32_t *node_out)
@@ -161,7 +164,7 @@ static enum ps_status add_zero(struct ps_graph *graph, uint32_t like, uint32_t *
 
 /* ---- one operator ---- */
 
-/* The gradients of its outputs; '*any_out' when at least one is not zero. */
+/* The gradients of its outputs; '*any_out': at least one is not zero. */
 static enum ps_status gather_heads(struct pass *pass, uint32_t n, uint32_t *heads,
                                    bool *any_out)
 {
@@ -240,12 +243,30 @@ static enum ps_status add_backward(struct pass *pass, uint32_t n, const uint32_t
             add_slot(graph, node, PS_SLOT_OUTPUT, i, forward->first_entry + (uint32_t)i);
         }
     }
-    for (int i = 0; i < inputs; i++) {
-        struct ps_graph_entry *entry = &graph->entries[node->first_entry + (uint32_t)i];
-        entry->shape = graph->entries[forward->inputs[i]].shape;
-        entry->dtype = graph->entries[forward->inputs[i]].dtype;
+    for (uint32_t i = 0; i < (uint32_t)inputs; i++) {
+        const struct ps_graph_entry *like = &graph->entries[forward->inputs[i]];
+        graph->entries[node->first_entry + i].shape = like->shape;
+        graph->entries[node->first_entry + i].dtype = like->dtype;
     }
     *node_out = at;
+    return PS_OK;
+}
+
+/* The gradient of every input is 'head' itself: no operator, no copy. */
+static enum ps_status hand_on(struct pass *pass, uint32_t n, uint32_t head)
+{
+    uint32_t takers = 0;
+    PS_TRY(ps_array_reserve((void **)&pass->handed_on, &pass->handed_capacity,
+                            pass->graph->entry_count, sizeof(pass->handed_on[0])));
+    for (uint32_t i = 0; i < pass->graph->nodes[n].input_count; i++) {
+        const struct ps_graph_node *node = &pass->graph->nodes[n];
+        uint32_t input = node->inputs[i];
+        if (pass->needed[input] && differentiable(node, i)) {
+            PS_TRY(arrive(pass, input, head));
+            takers++;
+        }
+    }
+    pass->handed_on[head] = pass->handed_on[head] || takers > 1;
     return PS_OK;
 }
 
@@ -271,6 +292,9 @@ static enum ps_status differentiate_node(struct pass *pass, uint32_t n, uint32_t
             "%s: %s has no gradient; put a BlockGrad behind it or ask for "
             "no gradient of what is before it",
             pass->graph->nodes[n].name, ps_op_name(ps_op_definition(op)));
+    }
+    if ((flags & PS_OP_GRAD_IS_HEAD) != 0) {
+        return hand_on(pass, n, heads[0]);
     }
     PS_TRY(complete_heads(pass, n, heads));
     uint32_t backward;
@@ -322,9 +346,10 @@ static enum ps_status finish_argument(struct pass *pass, size_t i)
             return PS_OK; /* adding zero */
         }
         PS_TRY(add_zero(graph, e, &gradient));
-    } else if (graph->nodes[graph->entries[gradient].node].kind == PS_NODE_HEAD_GRAD) {
-        uint32_t head = gradient;
-        PS_TRY(add_sum(graph, e, &head, 1, &gradient));
+    } else if (graph->nodes[graph->entries[gradient].node].kind == PS_NODE_HEAD_GRAD ||
+               (gradient < pass->handed_capacity && pass->handed_on[gradient])) {
+        uint32_t others = gradient;
+        PS_TRY(add_sum(graph, e, &others, 1, &gradient));
     }
     graph->entries[gradient].gradient_of = (uint32_t)i;
     graph->entries[gradient].wanted = true;
@@ -365,10 +390,9 @@ enum ps_status ps_graph_differentiate(struct ps_graph *graph,
     if (heads != NULL && pass.arrivals != NULL && pass.needed != NULL) {
         mark_needed(&pass);
         status = make_room(&pass, entries);
+        status = status == PS_OK ? run_pass(&pass, heads) : status;
     }
-    if (status == PS_OK) {
-        status = run_pass(&pass, heads);
-    }
+    free(pass.handed_on);
     free(pass.needed);
     free(pass.arrivals);
     free(heads);

@@ -73,7 +73,8 @@ static int inplace_forward(const struct ps_op *op, struct ps_inplace *pairs)
 const struct ps_op_def ps_ops_add_n[] = {
     {.name = "add_n",
      .aliases = {"ElementWiseSum", "_sum", "element_wise_sum"},
-     .flags = PS_OP_CHEAP | PS_OP_VARIABLE_INPUTS | PS_OP_ADDS_EXACTLY,
+     .flags =
+         PS_OP_CHEAP | PS_OP_VARIABLE_INPUTS | PS_OP_ADDS_EXACTLY | PS_OP_GRAD_IS_HEAD,
      .params_bytes = sizeof(struct add_n_params),
      .attrs = attrs,
      .outputs = {"output"},

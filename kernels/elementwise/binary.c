@@ -92,13 +92,15 @@ static int inplace_forward(const struct ps_op *op, struct ps_inplace *pairs)
     return 2;
 }
 
-#define BINARY_OP(text, kind, ...)                                                     \
-    {                                                                                  \
-        .name = text, .aliases = {__VA_ARGS__},                                        \
-        .flags = PS_OP_CHEAP | PS_OP_ADDS_EXACTLY, .variant = PS_BINARY_##kind,        \
-        .inputs = {"lhs", "rhs"}, .outputs = {"output"}, .infer_shape = ps_infer_same, \
-        .needs = needs, .inplace_forward = inplace_forward,                            \
-        .inplace_backward = ps_inplace_head, .forward = forward, .backward = backward  \
+#define BINARY_OP(text, kind, ...)                                                    \
+    {                                                                                 \
+        .name = text, .aliases = {__VA_ARGS__},                                       \
+        .flags = PS_OP_CHEAP | PS_OP_ADDS_EXACTLY |                                   \
+                 (PS_BINARY_##kind == PS_BINARY_add ? PS_OP_GRAD_IS_HEAD : 0),        \
+        .variant = PS_BINARY_##kind, .inputs = {"lhs", "rhs"}, .outputs = {"output"}, \
+        .infer_shape = ps_infer_same, .needs = needs,                                 \
+        .inplace_forward = inplace_forward, .inplace_backward = ps_inplace_head,      \
+        .forward = forward, .backward = backward                                      \
     }
 
 const struct ps_op_def ps_ops_binary[] = {

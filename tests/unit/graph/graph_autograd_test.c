@@ -145,6 +145,50 @@ static void every_gradient_has_a_variable_of_its_own(void **state)
     ps_symbol_release(net);
 }
 
+/* loss = (x + y + x)^2: operators that add have no backward; what several take is copied
+ * into each one's tensor, and only there. */
+static void a_sum_hands_its_gradient_on(void **state)
+{
+    const struct graph_world *world = *state;
+    struct ps_builder *b = builder_new();
+    struct ps_symbol *x = ps_builder_variable(b, "x"), *y = ps_builder_variable(b, "y");
+    struct ps_symbol *s = ps_builder_op(b, "elemwise_add", "first", NULL, x, y);
+    s = ps_builder_op(b, "elemwise_add", "second", NULL, s, x);
+    s = ps_builder_op(b, "square", "square", NULL, s);
+    struct ps_symbol *net = finish(b, ps_builder_op(b, "MakeLoss", NULL, NULL, s));
+    struct ps_named_shape shapes[] = {{"x", PS_SHAPE(2)}, {"y", PS_SHAPE(2)}};
+    struct ps_named_req req = {"y", PS_GRAD_ADD};
+    struct ps_simple_bind bind = {.shapes = shapes,
+                                  .shape_count = 2,
+                                  .req = PS_GRAD_WRITE,
+                                  .reqs = &req,
+                                  .req_count = 1};
+    struct ps_bind_options options = world_options(world);
+    struct ps_executor *executor = NULL;
+    struct ps_error err = {0};
+    assert_int_equal(ps_executor_simple_bind(net, &options, &bind, &executor, &err),
+                     PS_OK);
+    tensor_set(ps_executor_find_argument(executor, "x"), (const float[]){1, 2});
+    tensor_set(ps_executor_find_argument(executor, "y"), (const float[]){10, 20});
+    for (int step = 1; step <= 2; step++) {
+        float k = 24 * (float)step;
+        run_forward(executor, true);
+        run_backward(executor, NULL);
+        tensor_expect(ps_executor_find_gradient(executor, "x"), (const float[]){48, 96},
+                      0);
+        tensor_expect(ps_executor_find_gradient(executor, "y"), (const float[]){k, 2 * k},
+                      0);
+    }
+    struct ps_str dump = {0};
+    ps_executor_dump(executor, &dump);
+    assert_non_null(strstr(ps_str_text(&dump), "square_backward"));
+    assert_null(strstr(ps_str_text(&dump), "first_backward"));
+    assert_null(strstr(ps_str_text(&dump), "second_backward"));
+    ps_str_fini(&dump);
+    ps_executor_destroy(executor);
+    ps_symbol_release(net);
+}
+
 /* ---- communication beside backward ---- */
 
 struct gate {
@@ -200,6 +244,7 @@ int main(void)
         cmocka_unit_test(a_stopped_gradient_is_zero_and_add_leaves_it),
         cmocka_unit_test(an_output_that_is_no_loss_needs_a_gradient),
         cmocka_unit_test(an_output_that_is_an_argument_hands_its_gradient_on),
+        cmocka_unit_test(a_sum_hands_its_gradient_on),
         cmocka_unit_test(every_gradient_has_a_variable_of_its_own),
         cmocka_unit_test(the_last_layers_gradient_is_ready_while_the_first_still_waits),
     };
