@@ -31,12 +31,15 @@ struct ps_stream *device_stream(struct ps_device *device, enum ps_stream_kind ki
 struct ps_device_event *device_event(struct ps_device *device);
 void *device_memory(struct ps_device *device, size_t size);
 /* Complete on return. */
-void device_write(struct device_rig *rig, struct ps_device *device, void *ptr,
+void device_write(const struct device_rig *rig, struct ps_device *device, void *ptr,
                   const void *data, size_t size);
-void device_read(struct device_rig *rig, struct ps_device *device, const void *ptr,
+void device_read(const struct device_rig *rig, struct ps_device *device, const void *ptr,
                  void *data, size_t size);
 
-/* ---- device_suite_memory.c: cases; *state is the rig ---- */
+/* ---- cases; *state is the rig ---- */
+/* device_suite_random.c */
+void random_programs_of_streams_do_what_their_order_says(void **state);
+/* device_suite_memory.c */
 void freed_memory_serves_the_next_request_of_its_size(void **state);
 void memory_is_counted_and_given_back(void **state);
 void named_memory_is_named_where_there_is_none(void **state);

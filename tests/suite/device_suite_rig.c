@@ -94,13 +94,13 @@ void *device_memory(struct ps_device *device, size_t size)
     return ptr;
 }
 
-void device_write(struct device_rig *rig, struct ps_device *device, void *ptr,
+void device_write(const struct device_rig *rig, struct ps_device *device, void *ptr,
                   const void *data, size_t size)
 {
     assert_int_equal(ps_device_copy(device, ptr, rig->host, data, size, NULL), PS_OK);
 }
 
-void device_read(struct device_rig *rig, struct ps_device *device, const void *ptr,
+void device_read(const struct device_rig *rig, struct ps_device *device, const void *ptr,
                  void *data, size_t size)
 {
     assert_int_equal(ps_device_copy(rig->host, data, device, ptr, size, NULL), PS_OK);

@@ -260,6 +260,9 @@ static void runner_main(void *arg)
     for (int i = 0; i < 200 && runner->status == PS_OK; i++) {
         memset(in, i, sizeof(in));
         runner->status = one_round(runner, in, out, sizeof(in));
+        while (!ps_event_done(runner->event)) { /* it is: 'other' waited for it */
+            runner->status = PS_EINTERNAL;
+        }
         if (ps_device_sync(rig.a) != PS_OK && runner->status == PS_OK) {
             runner->status = PS_EINTERNAL;
         }
@@ -364,6 +367,7 @@ int main(void)
         TEST(an_event_orders_streams_of_two_devices),
         TEST(an_event_can_be_asked_waited_for_and_recorded_again),
         TEST(a_device_is_synced_as_a_whole),
+        TEST(random_programs_of_streams_do_what_their_order_says),
         TEST(peers_can_be_enabled_more_than_once),
         TEST(threads_with_streams_of_their_own_do_not_disturb_each_other),
         TEST(a_forks_child_is_refused_and_does_not_hang),
