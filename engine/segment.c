@@ -95,14 +95,14 @@ static struct ps_replay *replay_create(struct ps_segment *segment)
     return replay;
 }
 
-struct ps_replay *ps_replay_get(struct ps_segment *segment)
+struct ps_replay *ps_replay_get(struct ps_engine *engine, struct ps_segment *segment)
 {
     struct ps_replay *replay = segment->spare;
     if (replay == NULL) {
-        ps_mutex_lock(&segment->engine->state);
+        ps_mutex_lock(&engine->state);
         replay = segment->freed;
         segment->freed = NULL;
-        ps_mutex_unlock(&segment->engine->state);
+        ps_mutex_unlock(&engine->state);
     }
     if (replay != NULL) {
         segment->spare = replay->next;
@@ -116,9 +116,9 @@ struct ps_replay *ps_replay_get(struct ps_segment *segment)
     return replay;
 }
 
-void ps_replay_start(struct ps_segment *segment, struct ps_replay *replay)
+void ps_replay_start(struct ps_engine *engine, struct ps_replay *replay)
 {
-    struct ps_engine *engine = segment->engine;
+    struct ps_segment *segment = replay->segment;
     /* relaxed: only pushers write it, one at a time */
     uint64_t ticket = atomic_load_explicit(&engine->ticket, memory_order_relaxed);
     replay->first_ticket = ticket + 1;
@@ -173,7 +173,7 @@ enum ps_status ps_segment_create(struct ps_engine *engine,
         segment->starts |= calls[i]->op.kind == PS_ENGINE_ASYNC;
     }
     ps_mutex_lock(&engine->push);
-    status = ps_segment_plan(segment);
+    status = ps_segment_plan(engine, segment);
     for (size_t i = 0; status == PS_OK && i < count; i++) {
         calls[i]->pushed++;
     }

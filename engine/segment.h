@@ -93,11 +93,11 @@ struct ps_replay {
 
 /* ---- segment.c ---- */
 /* A replay that nobody uses.  NULL: out of memory. */
-struct ps_replay *ps_replay_get(struct ps_segment *segment)
-    PS_REQUIRES(segment->engine->push) PS_EXCLUDES(segment->engine->state);
+struct ps_replay *ps_replay_get(struct ps_engine *engine, struct ps_segment *segment)
+    PS_REQUIRES(engine->push) PS_EXCLUDES(engine->state);
 /* Takes the tickets of 'replay' and counts it. */
-void ps_replay_start(struct ps_segment *segment, struct ps_replay *replay)
-    PS_REQUIRES(segment->engine->push);
+void ps_replay_start(struct ps_engine *engine, struct ps_replay *replay)
+    PS_REQUIRES(engine->push);
 /* A segment was destroyed, or a replay ended. */
 void ps_segment_check(struct ps_engine *engine, struct ps_segment *segment)
     PS_REQUIRES(engine->state);
@@ -106,8 +106,9 @@ void ps_segment_free_all(struct ps_segment *list);
 /* ---- segment_plan.c ---- */
 /* Fills the plan of 'segment', whose calls are set.  Errors: PS_EINVAL (too large),
  * PS_ENOMEM. */
-PS_MUST_CHECK enum ps_status ps_segment_plan(struct ps_segment *segment)
-    PS_REQUIRES(segment->engine->push);
+PS_MUST_CHECK enum ps_status ps_segment_plan(struct ps_engine *engine,
+                                             struct ps_segment *segment)
+    PS_REQUIRES(engine->push);
 
 /* ---- segment_replay.c ---- */
 /* Takes the replay's place in the queues of its variables; ops->ready for what can go. */

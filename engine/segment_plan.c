@@ -44,10 +44,11 @@ static uint32_t count_uses(const struct ps_segment *segment)
     return count < MAX_USES ? (uint32_t)count : MAX_USES;
 }
 
-static void collect(struct planner *planner) PS_REQUIRES(planner->segment->engine->push)
+static void collect(struct ps_engine *engine, struct planner *planner)
+    PS_REQUIRES(engine->push)
 {
     struct ps_segment *segment = planner->segment;
-    uint64_t base = segment->engine->mark + 1; /* a variable's mark: base + its hold */
+    uint64_t base = engine->mark + 1; /* a variable's mark: base + its hold */
     for (uint32_t op = 0; op < segment->count; op++) {
         const struct ps_engine_call *call = segment->calls[op];
         size_t writes = call->op.write_count, count = writes + call->op.read_count;
@@ -67,7 +68,7 @@ static void collect(struct planner *planner) PS_REQUIRES(planner->segment->engin
             }
         }
     }
-    segment->engine->mark = base + segment->hold_count;
+    engine->mark = base + segment->hold_count;
 }
 
 /* ---- one variable ---- */
@@ -223,7 +224,7 @@ out:
     return status;
 }
 
-enum ps_status ps_segment_plan(struct ps_segment *segment)
+enum ps_status ps_segment_plan(struct ps_engine *engine, struct ps_segment *segment)
 {
     uint32_t use_count = count_uses(segment);
     size_t count = segment->count, room = (size_t)use_count + 1;
@@ -246,7 +247,7 @@ enum ps_status ps_segment_plan(struct ps_segment *segment)
         segment->roots == NULL || segment->readers == NULL || segment->holds == NULL) {
         goto out;
     }
-    collect(&planner);
+    collect(engine, &planner);
     uint32_t reader_at = 0;
     for (uint32_t i = 0; i < segment->hold_count; i++) {
         plan_hold(&planner, i, &reader_at);

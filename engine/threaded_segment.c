@@ -7,8 +7,8 @@
 #include <stdlib.h>
 
 /* Finds the lane of each operation, once. */
-static enum ps_status find_lanes(struct ps_segment *segment, ps_route_fn route)
-    PS_REQUIRES(segment->engine->push)
+static enum ps_status find_lanes(struct ps_engine *engine, struct ps_segment *segment,
+                                 ps_route_fn route) PS_REQUIRES(engine->push)
 {
     if (segment->lanes != NULL) {
         return PS_OK;
@@ -21,8 +21,7 @@ static enum ps_status find_lanes(struct ps_segment *segment, ps_route_fn route)
         goto fail;
     }
     for (uint32_t i = 0; i < count; i++) {
-        PS_TRY_GOTO(status, route(segment->engine, &segment->calls[i]->op, &lanes[i]),
-                    fail);
+        PS_TRY_GOTO(status, route(engine, &segment->calls[i]->op, &lanes[i]), fail);
         uint32_t k = 0;
         while (k < woken_count && woken[k] != lanes[i]) {
             k++;
@@ -81,13 +80,13 @@ enum ps_status ps_threaded_push_segment(struct ps_engine *engine,
         status = PS_ECLOSED;
         goto unlock;
     }
-    PS_TRY_GOTO(status, find_lanes(segment, route), unlock);
-    struct ps_replay *replay = ps_replay_get(segment);
+    PS_TRY_GOTO(status, find_lanes(engine, segment, route), unlock);
+    struct ps_replay *replay = ps_replay_get(engine, segment);
     if (replay == NULL) {
         status = PS_ENOMEM;
         goto unlock;
     }
-    ps_replay_start(segment, replay);
+    ps_replay_start(engine, replay);
     if (segment->starts) {
         push_here(engine, replay);
         return PS_OK;
