@@ -61,6 +61,28 @@ static bool added_twice(const struct ps_graph *graph, const struct ps_memory_pla
     return false;
 }
 
+static bool adds_exactly(const struct ps_graph *graph, uint32_t term)
+{
+    const struct ps_graph_entry *entry = &graph->entries[term];
+    const struct ps_graph_node *node = &graph->nodes[entry->node];
+    return node->kind == PS_NODE_BACKWARD && entry->gradient_of == PS_NO_INDEX &&
+           (ps_op_flags(ps_op_definition(node->op)) & PS_OP_ADDS_EXACTLY) != 0 &&
+           (entry->dtype == PS_F32 || entry->dtype == PS_F64);
+}
+
+/* Whether there is anything to look at. */
+static bool candidates(const struct ps_graph *graph)
+{
+    for (size_t n = 0; n < graph->node_count; n++) {
+        const struct ps_graph_node *sum = &graph->nodes[n];
+        if (sum->kind == PS_NODE_SUM && sum->input_count == 2 &&
+            adds_exactly(graph, sum->inputs[1])) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Whether the second operand of sum 'n' may be added in place. */
 static bool may_add(const struct search *search, const struct ps_memory_plan *plan,
                     uint32_t n)
@@ -72,15 +94,11 @@ static bool may_add(const struct search *search, const struct ps_memory_plan *pl
     }
     uint32_t running = sum->inputs[0], term = sum->inputs[1];
     uint32_t group = plan->group_of[sum->first_entry];
-    const struct ps_graph_entry *entry = &graph->entries[term];
-    uint32_t maker = entry->node;
-    const struct ps_graph_node *node = &graph->nodes[maker];
+    uint32_t maker = graph->entries[term].node;
     if (group == PS_PLAN_NOWHERE || plan->group_of[running] != group ||
         search->readers[running] != 1 || search->readers[term] != 1 ||
-        entry->gradient_of != PS_NO_INDEX || node->kind != PS_NODE_BACKWARD ||
-        (ps_op_flags(ps_op_definition(node->op)) & PS_OP_ADDS_EXACTLY) == 0 ||
-        (entry->dtype != PS_F32 && entry->dtype != PS_F64) ||
-        !ps_context_equal(node->context, sum->context)) {
+        !adds_exactly(graph, term) ||
+        !ps_context_equal(graph->nodes[maker].context, sum->context)) {
         return false;
     }
     if (graph->entries[running].node >= maker || maker >= n ||
@@ -134,7 +152,7 @@ enum ps_status ps_graph_accumulate(struct ps_graph *graph,
     }
     enum ps_status status = PS_OK;
     count_readers(&search);
-    if (options->inplace) {
+    if (options->inplace && candidates(graph)) {
         PS_TRY_GOTO(status, look(&search, true, &count), out);
     }
     for (undone = count; undone > 0; count -= undone) {
