@@ -11,7 +11,7 @@
  * hold): it is granted as a read for the lead, waits at the front of the queue to write
  * when the lead is done, and becomes a read again when the last write is; what others
  * pushed before and after sees exactly what single pushes would show.  Inside the span
- * operations count down to each other (edges).  See docs/decisions/0022.
+ * operations count down to each other (edges).  See docs/decisions/0006.
  *
  * Everything of a replay runs under the engine's lock 'state', like the variables. */
 #ifndef PENSTOCK_ENGINE_SEGMENT_H
