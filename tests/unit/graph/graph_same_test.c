@@ -239,7 +239,12 @@ static void case_018_however_a_step_is_run_the_bits_are_the_same(void **state)
     ps_symbol_release(symbol);
 }
 
-/* 200 nodes over two arguments, each of one of a few operators on recent values. */
+static const struct ps_context_group groups[] = {{"g0", {PS_CONTEXT_CPU, 0}},
+                                                 {"g1", {PS_CONTEXT_CPU, 1}},
+                                                 {"g2", {PS_CONTEXT_GPU, 0}}};
+
+/* 200 nodes over two arguments, each of one of a few operators on recent values, and of
+ * one of three device groups (which say nothing to an executor without groups). */
 static struct ps_symbol *random_graph(uint64_t seed)
 {
     static const char *const unary[] = {"tanh", "sigmoid", "relu", "negative", "Flatten"};
@@ -262,6 +267,8 @@ static struct ps_symbol *random_graph(uint64_t seed)
             values[count] =
                 ps_builder_op(b, binary[ps_rng_below(&rng, 4)], NULL, NULL, p, q);
         }
+        ps_builder_attr(b, values[count], "ctx_group",
+                        groups[ps_hash_u64(seed * 1000 + count) % 5 % 3].name);
         if (kept < 7 && ps_rng_below(&rng, 40) == 0) {
             outputs[kept++] = values[count];
         }
@@ -274,17 +281,15 @@ static struct ps_symbol *random_graph(uint64_t seed)
     return finish(b, net);
 }
 
-static uint64_t run_random(const struct graph_world *world, struct ps_symbol *symbol,
-                           enum ps_plan_kind plan, struct ps_executor_memory *memory)
+static uint64_t run_random_as(const struct ps_bind_options *options,
+                              struct ps_symbol *symbol, struct ps_executor_memory *memory)
 {
     struct ps_error err = {0};
     struct ps_named_shape shapes[] = {{"x", PS_SHAPE(5, 7)}, {"y", PS_SHAPE(5, 7)}};
     struct ps_simple_bind bind = {
         .shapes = shapes, .shape_count = 2, .req = PS_GRAD_WRITE};
-    struct ps_bind_options options = world_options(world);
-    options.plan = plan;
     struct ps_executor *executor = NULL;
-    if (ps_executor_simple_bind(symbol, &options, &bind, &executor, &err) != PS_OK) {
+    if (ps_executor_simple_bind(symbol, options, &bind, &executor, &err) != PS_OK) {
         fail_msg("%s", err.text);
     }
     tensor_fill_random(ps_executor_find_argument(executor, "x"), 1, 1);
@@ -297,7 +302,7 @@ static uint64_t run_random(const struct graph_world *world, struct ps_symbol *sy
         tensor_fill_random(heads[i], 10 + i, 0.1f);
     }
     uint64_t hash = 0;
-    for (int t = 0; t < 2; t++) {
+    for (int t = 0; t < 3; t++) { /* the third is replayed */
         assert_int_equal(ps_executor_forward(executor, true, &err), PS_OK);
         assert_int_equal(ps_executor_backward(executor, heads, &err), PS_OK);
         struct ps_tensor *seen[10] = {ps_executor_find_gradient(executor, "x"),
@@ -317,6 +322,42 @@ static uint64_t run_random(const struct graph_world *world, struct ps_symbol *sy
     }
     ps_executor_destroy(executor);
     return hash;
+}
+
+static uint64_t run_random(const struct graph_world *world, struct ps_symbol *symbol,
+                           enum ps_plan_kind plan, struct ps_executor_memory *memory)
+{
+    struct ps_bind_options options = world_options(world);
+    options.plan = plan;
+    return run_random_as(&options, symbol, memory);
+}
+
+static void random_graphs_over_three_devices_run_as_on_one(void **state)
+{
+    (void)state;
+    static const int engines[] = {PS_ENGINE_NAIVE, PS_ENGINE_POOLED,
+                                  PS_ENGINE_PER_DEVICE};
+    struct ps_rng rng;
+    ps_rng_init(&rng, 5);
+    for (size_t e = 0; e < PS_COUNT(engines); e++) {
+        struct graph_world world;
+        world_open(&world, engines[e], "SIM_GPUS=1");
+        for (uint64_t seed = 0; seed < 4; seed++) {
+            struct ps_symbol *symbol = random_graph(seed);
+            struct ps_executor_memory one, three;
+            uint64_t expected = run_random(&world, symbol, PS_PLAN_NONE, &one);
+            struct ps_bind_options options = world_options(&world);
+            choose(&options, &rng);
+            options.memonger = "";
+            options.groups = groups;
+            options.group_count = PS_COUNT(groups);
+            assert_true(run_random_as(&options, symbol, &three) == expected);
+            assert_int_equal(one.copy_count, 0);
+            assert_true(three.copy_count > 50);
+            ps_symbol_release(symbol);
+        }
+        world_close(&world);
+    }
 }
 
 static void case_118_random_graphs_run_the_same_with_and_without_a_plan(void **state)
@@ -344,6 +385,7 @@ int main(void)
         cmocka_unit_test(case_018_every_engine_gives_the_same_bits),
         cmocka_unit_test(every_plan_gives_the_same_bits),
         cmocka_unit_test(case_018_however_a_step_is_run_the_bits_are_the_same),
+        cmocka_unit_test(random_graphs_over_three_devices_run_as_on_one),
         cmocka_unit_test(case_118_random_graphs_run_the_same_with_and_without_a_plan),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
