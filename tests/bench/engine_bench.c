@@ -76,7 +76,7 @@ static enum ps_status push_all(struct bench *bench, const struct workload *workl
 {
     struct ps_var *vars[WORKLOAD_MAX_VARS];
     if (bench->capture) {
-        size_t replays = workload->task_count / workload->step_tasks;
+        size_t replays = workload_runs(workload, bench->verify);
         for (size_t i = 0; i < replays; i++) {
             PS_TRY(ps_segment_push(bench->segment));
         }
@@ -120,7 +120,10 @@ static enum ps_status repeat(struct bench *bench, const struct workload *workloa
                              struct bench_task *args)
 {
     struct ps_clock *clock = ps_clock_real();
-    double count = (double)workload->task_count;
+    size_t tasks = bench->capture
+                       ? workload_runs(workload, bench->verify) * workload->step_tasks
+                       : workload->task_count;
+    double count = (double)tasks;
     for (int64_t rep = 0; rep <= bench->reps; rep++) {
         memset(bench->values, 0, workload->var_count * sizeof(*bench->values));
         uint64_t begin = ps_clock_now_ns(clock);

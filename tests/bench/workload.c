@@ -118,6 +118,12 @@ void workload_fini(struct workload *workload)
     workload->tasks = NULL;
 }
 
+size_t workload_runs(const struct workload *workload, int verify)
+{
+    size_t runs = workload->task_count / workload->step_tasks;
+    return runs > 1 || verify ? runs : SIMPLE_TASKS / workload->step_tasks;
+}
+
 void workload_apply(const struct workload_task *task, uint64_t *values)
 {
     uint64_t sum = 1;

@@ -34,6 +34,9 @@ struct workload {
 PS_MUST_CHECK enum ps_status workload_create(const char *name,
                                              struct workload *workload_out);
 void workload_fini(struct workload *workload);
+/* How often the step is run again in one measurement, where it is built once: as often as
+ * it takes for all tasks, and where that is once, for about 200,000. */
+size_t workload_runs(const struct workload *workload, int verify);
 
 /* What a task does to the values when results are checked: depends on the order of
  * conflicting tasks and is not protected against races. */
