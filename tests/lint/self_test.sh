@@ -49,6 +49,24 @@ if command -v objdump >/dev/null 2>&1; then
     expect ': names in' 0
 fi
 
+# A setting that nobody reads, and claims without a test.
+mkdir -p "$out/proof/base" "$out/proof/docs" "$out/proof/tests"
+printf 'PS_BOOL(%s, 0, 1, "", "x", "y")\n' DEAD LIVE PROVED >"$out/proof/base/settings.def"
+echo 'int a = PS_SET_LIVE, b = PS_SET_PROVED;' >"$out/proof/base/reader.c"
+echo 'static void it_works(void **state)' >"$out/proof/tests/proof_test.c"
+{
+    printf '| `%s` | does it | `tests/%s_test.c` | `%s` |\n' PROVED proof it_works \
+        LIVE proof it_flies UNKNOWN proof it_works LIVE missing it_works
+    echo 'promised: PROVED DEAD'
+} >"$out/proof/docs/settings-proof.md"
+check settings_proof "$out/proof"
+expect 'settings.def: DEAD is read by nobody' 1
+expect 'LIVE: tests/proof_test.c has no test it_flies' 1
+expect 'UNKNOWN is no setting' 1
+expect 'LIVE: no file tests/missing_test.c' 1
+expect 'DEAD has no row with a test' 1
+expect 'PROVED' 0
+
 # Files that are too long, and two of one name.
 mkdir -p "$out/long/base" "$out/long/net"
 awk 'BEGIN { for (i = 0; i < 900; i++) print "/* " i " */" }' >"$out/long/base/long.c"
