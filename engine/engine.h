@@ -175,16 +175,18 @@ void ps_engine_call_destroy(struct ps_engine_call *call);
  * once and replayed.  A replay is what pushing them one by one would be: every variable
  * is granted when its first operation in the segment can have it and handed on when its
  * last one is done, so what follows or precedes overlaps with it; inside, operations
- * count down to each other without queues.  Two replays may be in flight.  An operation
- * may stand in the array more than once.  The calls must outlive the segment.  Errors:
- * PS_EINVAL (none; of another engine), PS_ENOMEM. */
+ * count down to each other without queues.  Any number of replays may be in flight: the
+ * first few allocate, later ones take what earlier ones left.  An operation may stand in
+ * the array more than once.  The calls must outlive the segment.  Errors: PS_EINVAL (no
+ * calls or too many; of another engine), PS_ENOMEM. */
 struct ps_segment;
 PS_MUST_CHECK enum ps_status ps_segment_create(struct ps_engine *engine,
                                                struct ps_engine_call *const *calls,
                                                size_t count,
                                                struct ps_segment **segment_out);
-/* As pushing every call, atomically: no other push comes between.  Errors as
- * ps_engine_push; all or nothing. */
+/* As pushing every call, atomically: no other push comes between.  Waits as a push does,
+ * unless one of its calls is 'unbounded'; may then pass ENGINE_MAX_INFLIGHT by its own
+ * length.  Errors as ps_engine_push; all or nothing. */
 PS_MUST_CHECK enum ps_status ps_segment_push(struct ps_segment *segment);
 /* Replays already pushed still run.  NULL is fine. */
 void ps_segment_destroy(struct ps_segment *segment);
