@@ -8,11 +8,12 @@
  * allocates nothing and returns at once.  Reading a tensor waits for it.
  *
  * An engine operation of several operators ("bulk", named "[conv1,bn1,relu1]") starts
- * when everything that one of them needs is there and ends as a unit: when one fails,
- * those behind it in the operation do not run and all that the operation writes carries
- * the error, which names the operator.  It runs on one thread of its device's lane: where
- * a lane has several threads, parallel branches run side by side only with EXEC_NUM_TEMP
- * above 1, which keeps branches of different colour apart, or without bulk.
+ * when everything that one of them needs is there, is skipped when any of that carries an
+ * error, and ends as a unit: when one fails, those behind it in the operation do not run
+ * and all that the operation writes carries the error, which names the operator.  It runs
+ * on one thread of its device's lane: where a lane has several threads, parallel branches
+ * run side by side only with EXEC_NUM_TEMP above 1, which keeps branches of different
+ * colour apart, or without bulk.
  *
  * The gradient of an argument is written by the operation that computes it, into a
  * tensor with an engine variable of its own; an operation that reads that tensor (a
