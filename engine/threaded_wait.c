@@ -145,9 +145,9 @@ bool ps_threaded_stop(struct ps_engine *engine)
     }
     ps_mutex_lock(&engine->push);
     engine->closing = true;
-    ps_mutex_unlock(&engine->push);
     ps_threaded_lock(engine);
-    engine->skipping = true;
+    engine->skipping = true; /* before a push can be refused */
+    ps_mutex_unlock(&engine->push);
     ps_threaded_resolve(engine);
     bool clean = drain(engine);
     uint32_t out = threaded->async_out;

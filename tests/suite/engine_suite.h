@@ -92,7 +92,7 @@ struct suite_group {
     size_t count;
 };
 extern const struct suite_group suite_order, suite_errors, suite_threads, suite_life,
-    suite_cases, suite_segment, suite_segment_life;
+    suite_cases, suite_segment, suite_segment_life, suite_end;
 
 #define SUITE_GROUP(variable, text, list) \
     const struct suite_group variable = { \

@@ -6,8 +6,8 @@
 int main(void)
 {
     static const struct suite_group *const groups[] = {
-        &suite_order, &suite_errors,  &suite_threads,     &suite_life,
-        &suite_cases, &suite_segment, &suite_segment_life};
+        &suite_order, &suite_errors,  &suite_threads,      &suite_life,
+        &suite_cases, &suite_segment, &suite_segment_life, &suite_end};
     static const struct {
         enum ps_engine_type type;
         const char *name;
