@@ -44,8 +44,7 @@ enum ps_plan_layout ps_exec_plan_layout(const struct ps_exec_core *core)
     case PS_PLAN_OFFSETS:
         return PS_LAYOUT_OFFSETS;
     case PS_PLAN_AUTO:
-        return runs_one_at_a_time(&core->options) ? PS_LAYOUT_OFFSETS
-                                                   : PS_LAYOUT_BLOCKS;
+        return runs_one_at_a_time(&core->options) ? PS_LAYOUT_OFFSETS : PS_LAYOUT_BLOCKS;
     default:
         return PS_LAYOUT_BLOCKS;
     }
