@@ -86,7 +86,7 @@ static void every_device_begins_with_the_first_auxiliary_states(void **state)
     }
     for (int d = 0; d < 2; d++) {
         struct ps_executor *executor =
-            ps_replica_executor(ps_trainer_replica(f->trainer, d));
+            ps_replica_executor(ps_trainer_replica(f->trainer, (size_t)d));
         float value = -1;
         assert_int_equal(
             ps_tensor_read(ps_executor_find_auxiliary(executor, "bn_moving_var"), &value,
