@@ -68,7 +68,10 @@ void ps_plan_show_json(const struct ps_net *net, const struct ps_net_plan *plan,
     for (size_t i = 0; i < PS_COUNT(rows); i++) {
         ps_str_printf(out, "  \"%s\": %zu,\n", rows[i].key, rows[i].value);
     }
-    ps_str_printf(out, "  \"layout\": \"%s\",\n", ps_net_layout_text(m->plan));
+    ps_str_printf(out,
+                  "  \"forward_work\": %.0f,\n  \"extra_work\": %.0f,\n"
+                  "  \"layout\": \"%s\",\n",
+                  m->forward_work, m->extra_work, ps_net_layout_text(m->plan));
     show_mirrored(plan, out);
     ps_str_printf(out, ",\n");
     show_settings(net, out);

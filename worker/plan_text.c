@@ -20,6 +20,13 @@ static double percent(size_t part, size_t whole)
     return whole == 0 ? 100.0 : 100.0 * (double)part / (double)whole;
 }
 
+/* What is computed again, of one forward's work. */
+static double extra_percent(const struct ps_net_plan *plan)
+{
+    double forward = plan->memory.forward_work;
+    return forward > 0 ? 100 * plan->memory.extra_work / forward : 0.0;
+}
+
 /* ---- the plan itself ---- */
 
 static void show_bytes(const char *what, size_t bytes, const char *more,
@@ -93,8 +100,10 @@ static void show_name(const char *name, struct ps_str *out)
 static void show_mirrored(const struct ps_net_plan *plan, struct ps_str *out)
 {
     size_t shown = 0, column = 0, count = plan->memory.mirrored_count;
-    ps_str_printf(out, "  mirrored: %zu operators are computed again in backward%s",
-                  count, count > 0 ? ":" : "\n");
+    ps_str_printf(out, "  mirrored: %zu operators are computed again in backward", count);
+    if (count > 0) {
+        ps_str_printf(out, ", %.1f %% of a forward's work:", extra_percent(plan));
+    }
     for (size_t i = 0; i < ps_executor_step_count(plan->executor); i++) {
         struct ps_executor_step step;
         if (ps_executor_step(plan->executor, i, &step) != PS_OK || !step.mirrored ||
@@ -112,7 +121,7 @@ static void show_mirrored(const struct ps_net_plan *plan, struct ps_str *out)
     if (count > shown) {
         ps_str_printf(out, " and %zu more (--json has all)", count - shown);
     }
-    ps_str_printf(out, "%s", count > 0 ? "\n" : "");
+    ps_str_printf(out, "\n");
 }
 
 /* ---- the settings, one by one ---- */
@@ -125,11 +134,11 @@ static void show_row(const struct ps_net_plan *row, const struct ps_net_plan *no
         ps_str_printf(out, "  %-26s refused: %s\n", row->choice->label, row->refused);
         return;
     }
-    ps_str_printf(out, "  %-26s %9.1f %7.1f %9.1f  %-12s %9.1f %7zu %9zu %9zu\n",
+    ps_str_printf(out, "  %-26s %9.1f %7.1f %9.1f  %-12s %9.1f %7zu %9zu %9zu %8.1f\n",
                   row->choice->label, mib(m->peak_bytes),
                   percent(m->peak_bytes, now->memory.peak_bytes), mib(m->workspace_bytes),
                   ps_net_layout_text(m->plan), mib(m->block_bytes), m->block_count,
-                  m->operation_count, m->mirrored_count);
+                  m->operation_count, m->mirrored_count, extra_percent(row));
 }
 
 /* ---- advice ---- */
@@ -152,9 +161,8 @@ static void advise_row(const struct ps_net_plan *now, const struct ps_net_plan *
     ps_str_printf(out, "  %-26s %9.1f MiB, %.1f %% of now", row->choice->label, mib(peak),
                   percent(peak, now->memory.peak_bytes));
     if (row->memory.mirrored_count > 0) {
-        ps_str_printf(out, "; computes %zu of %zu operators again",
-                      row->memory.mirrored_count,
-                      row->memory.operator_count - row->memory.mirrored_count);
+        ps_str_printf(out, "; computes %zu operators again, %.1f %% of a forward's work",
+                      row->memory.mirrored_count, extra_percent(row));
     }
     ps_str_printf(out, "\n");
 }
@@ -235,9 +243,9 @@ enum ps_status ps_plan_show_text(const struct ps_net *net, const struct ps_net_p
     show_memory(plan, out);
     PS_TRY(show_segments(plan, out));
     show_mirrored(plan, out);
-    ps_str_printf(out, "\n  %-26s %9s %7s %9s  %-12s %9s %7s %9s %9s\n",
+    ps_str_printf(out, "\n  %-26s %9s %7s %9s  %-12s %9s %7s %9s %9s %8s\n",
                   "one setting changed", "peak MiB", "% of now", "workspace", "layout",
-                  "as blocks", "blocks", "segments", "mirrored");
+                  "as blocks", "blocks", "segments", "mirrored", "% work");
     show_row(plan, plan, out);
     for (size_t i = 0; i < other_count; i++) {
         show_row(&others[i], plan, out);

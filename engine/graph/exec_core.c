@@ -203,6 +203,8 @@ static enum ps_status run_passes(struct ps_exec_core *core,
         PS_TRY(ps_graph_mirror(graph, &mirror, &report, err));
     }
     core->mirrored_count = report.mirrored_count;
+    core->forward_work = report.forward_work;
+    core->extra_work = report.extra_work;
     return PS_OK;
 }
 

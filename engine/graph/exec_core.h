@@ -90,6 +90,7 @@ struct ps_exec_core {
     size_t internal_bytes, workspace_bytes, peak_bytes;
     bool differentiates;
     size_t copy_count, mirrored_count;
+    double forward_work, extra_work; /* as ps_mirror_report */
     size_t accumulated_count; /* sums that backward operators add up in place */
     size_t bulk_limit;        /* most operators in one engine operation */
 

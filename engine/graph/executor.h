@@ -202,6 +202,8 @@ struct ps_executor_memory {
     size_t operator_count;  /* that run, forward and backward */
     size_t operation_count; /* engine operations that they became */
     size_t mirrored_count;  /* operators that backward computes again */
+    double forward_work;    /* of one forward, in estimated operations (mirror.h) ... */
+    double extra_work;      /* ... and of what is computed again; 0 when nothing is */
     size_t copy_count;      /* copies between devices */
     size_t block_count;     /* of the best plan with blocks ... */
     size_t block_bytes;     /* ... and their bytes */

@@ -5,8 +5,8 @@
  *
  * Prints one line of NAME=VALUE, bytes: base (resident before the network is bound),
  * argument, gradient, auxiliary, internal, workspace, peak (planned), rss (the process's
- * peak, VmHWM), mirrored (operators computed again), and step_ms.  Weights are drawn,
- * data is noise. */
+ * peak, VmHWM), mirrored (operators computed again), work (theirs, of one forward's) and
+ * step_ms.  Weights are drawn, data is noise. */
 #include "base/node.h"
 #include "base/rng.h"
 #include "engine/graph/executor.h"
@@ -115,9 +115,10 @@ static enum ps_status measure(struct bench *b, const char *network, int64_t batc
     struct ps_executor_memory m;
     ps_executor_memory(b->executor, &m);
     printf("base=%zu argument=%zu gradient=%zu auxiliary=%zu internal=%zu workspace=%zu "
-           "peak=%zu rss=%zu mirrored=%zu step_ms=%.0f\n",
+           "peak=%zu rss=%zu mirrored=%zu work=%.4f step_ms=%.0f\n",
            base, m.argument_bytes, m.gradient_bytes, m.auxiliary_bytes, m.internal_bytes,
-           m.workspace_bytes, m.peak_bytes, resident("VmHWM:"), m.mirrored_count, ms);
+           m.workspace_bytes, m.peak_bytes, resident("VmHWM:"), m.mirrored_count,
+           m.forward_work > 0 ? m.extra_work / m.forward_work : 0.0, ms);
     return PS_OK;
 }
 

@@ -6,8 +6,9 @@
 #
 # For each network: nothing computed again, BACKWARD_DO_MIRROR=1, MEMONGER=sqrt, and budgets of
 # 0.8, 0.6, 0.4 and 0.3 of the plain plan.  "planned" is internal + workspace; "expected" adds
-# arguments, gradients, auxiliary states and what the process had before; "rss" is what it took.
-# Ends with lines "target NAME VALUE <= LIMIT ok" (or "short"), for resnet-50 only.
+# arguments, gradients, auxiliary states and what the process had before; "rss" is what it took;
+# "work" is what is computed again, of one forward's.
+# Ends with lines "target NAME VALUE <= LIMIT ok" (or "short"); a smaller budget may cost no less work.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 build=${BUILD:-$root/build-bench}
@@ -34,10 +35,10 @@ row() {
         awk -v label="$3" -v peak="$peak" -v plain="$plain" -v base="$(field base "$line")" \
             -v given="$(($(field argument "$line") + $(field gradient "$line") + $(field auxiliary "$line")))" \
             -v rss="$(field rss "$line")" -v again="$(field mirrored "$line")" \
-            -v ms="$(field step_ms "$line")" 'BEGIN {
+            -v work="$(field work "$line")" -v ms="$(field step_ms "$line")" 'BEGIN {
             m = 1048576; expected = peak + base + given
-            printf "%-22s %9.1f %7.3f %10.1f %9.1f %9.3f %9d %8d\n", label, peak / m,
-                peak / plain, expected / m, rss / m, rss / expected, again, ms }'
+            printf "%-22s %9.1f %7.3f %10.1f %9.1f %9.3f %9d %7.3f %8d\n", label, peak / m,
+                peak / plain, expected / m, rss / m, rss / expected, again, work, ms }'
     else
         code=$?
         line=
@@ -68,8 +69,8 @@ for what in ${*:-resnet-50:16 inception-bn:32 lstm:32}; do
     network=${what%%:*}
     batch=${what##*:}
     plain=
-    printf '\n%s, batch %s\n%-22s %9s %7s %10s %9s %9s %9s %8s\n' "$network" "$batch" "" "planned" \
-        "of all" "expected" "rss" "of exp." "again" "step ms"
+    printf '\n%s, batch %s\n%-22s %9s %7s %10s %9s %9s %9s %7s %8s\n' "$network" "$batch" "" "planned" \
+        "of all" "expected" "rss" "of exp." "again" "work" "step ms"
     row "$network" "$batch" plain MEMONGER=
     [ -n "$line" ] || continue
     [ "$network" = resnet-50 ] && target "$network.plain_MiB" "$(mib "$plain")" 1311
@@ -77,10 +78,14 @@ for what in ${*:-resnet-50:16 inception-bn:32 lstm:32}; do
     [ "$network" = resnet-50 ] && [ -n "$line" ] && target "$network.mirror" "$(of_plain "$peak")" 0.60
     row "$network" "$batch" MEMONGER=sqrt MEMONGER=sqrt
     [ "$network" = resnet-50 ] && [ -n "$line" ] && target "$network.sqrt" "$(of_plain "$peak")" 0.30
+    least=0
     for part in 0.8 0.6 0.4 0.3; do
         budget=$(awk -v plain="$plain" -v part="$part" 'BEGIN {printf "%.0f", plain * part}')
         row "$network" "$batch" "MEMONGER=$part of it" "MEMONGER=$budget"
-        [ -z "$line" ] || target "$network.budget_$part" "$(of_plain "$peak")" "$part"
+        [ -n "$line" ] || continue
+        target "$network.budget_$part" "$(of_plain "$peak")" "$part"
+        target "$network.budget_$part.least_work" "$least" "$(field work "$line")"
+        least=$(field work "$line")
     done
 done
 echo

@@ -110,7 +110,7 @@ static void json_has_every_figure_of_a_plan(void **state)
                 number(plan, "internal_bytes") + number(plan, "workspace_bytes"));
     assert_true(number(plan, "blocks") > 0);
     assert_true(number(plan, "block_bytes") < number(plan, "unplanned_bytes"));
-    assert_true(number(plan, "mirrored_nodes") == 0);
+    assert_true(number(plan, "mirrored_nodes") == 0 && number(plan, "extra_work") == 0);
     assert_true(json_array_size(json_object_get(plan, "mirrored")) == 0);
     assert_true(number(plan, "segments") < number(plan, "operators"));
     assert_true(json_is_true(
@@ -163,6 +163,10 @@ static void a_budget_is_met_or_refused_with_the_least_that_can_be(void **state)
     (void)state;
     (void)snprintf(setting, sizeof(setting), "MEMONGER=%lld", budget);
     assert_true(of_setting(setting, "peak_bytes") <= budget);
+    long long work = of_setting(setting, "extra_work");
+    assert_true(work > 0 && work < of_setting(setting, "forward_work"));
+    (void)snprintf(setting, sizeof(setting), "MEMONGER=%lld", plain * 9 / 10);
+    assert_true(of_setting(setting, "extra_work") <= work);
     (void)snprintf(setting, sizeof(setting), "MEMONGER=%lld", plain / 100);
     assert_int_equal(plan(ARGS("--network", "resnet-18", "--batch-size", "4",
                                "--data-shape", "3,64,64", "--json", "--set", setting),
