@@ -7,10 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Steps of schedules that a search may walk in all: about two seconds. */
-#define SEARCH_STEPS 30000000u
+/* Steps of schedules that a search may walk in all: about one second. */
+#define SEARCH_STEPS 40000000u
 /* Peaks between the least and the plain one for which the least work is looked for. */
-#define LEVELS 32
+#define LEVELS 32u
+/* Tries that one of them takes in a network of thousands of nodes. */
+#define LEVEL_TRIES 60u
 /* Choices that the planner is asked about. */
 #define VERDICTS 12
 
@@ -160,10 +162,10 @@ static enum ps_status search_least(struct pass *pass, enum ps_mirror_class most,
 {
     PS_TRY(ps_memonger_cut(&pass->model, most, &pass->archive));
     start_from(pass, least(&pass->archive), choice);
-    share_tries(pass, 4);
+    share_tries(pass, 8);
     PS_TRY(improve(pass, most, choice));
     start_from(pass, &pass->archive.choices[0], choice);
-    share_tries(pass, 4);
+    share_tries(pass, 8);
     return improve(pass, most, choice);
 }
 
@@ -189,16 +191,20 @@ static enum ps_status search_levels(struct pass *pass, size_t plain_peak,
     struct ps_mirror_model *model = &pass->model;
     size_t floor = PS_MAX(least(&pass->archive)->peak_bytes, (size_t)1);
     double ratio = (double)plain_peak / (double)floor;
-    for (size_t level = 1; level < LEVELS; level++) {
-        double part = (double)level / LEVELS;
+    size_t left = pass->tries_max - PS_MIN(model->tries, pass->tries_max);
+    size_t levels = PS_MAX(PS_MIN(LEVELS, left / LEVEL_TRIES), 2u);
+    for (size_t level = 1; level < levels; level++) {
+        double part = (double)level / (double)levels;
         size_t bytes = (size_t)(pow(ratio, part) * (double)floor);
-        share_tries(pass, LEVELS - level);
-        start_from(pass, least(&pass->archive), choice);
-        PS_TRY(ps_mirror_relax(model, bytes, choice));
-        PS_TRY(ps_mirror_archive_add(model, &pass->archive, choice));
-        start_from(pass, cheapest(&pass->archive, bytes), choice);
-        PS_TRY(ps_mirror_relax(model, bytes, choice));
-        PS_TRY(ps_mirror_archive_add(model, &pass->archive, choice));
+        for (int start = 0; start < 2; start++) {
+            share_tries(pass, 2 * (levels - level) - (size_t)start);
+            start_from(pass,
+                       start == 0 ? least(&pass->archive)
+                                  : cheapest(&pass->archive, bytes),
+                       choice);
+            PS_TRY(ps_mirror_relax(model, bytes, choice));
+            PS_TRY(ps_mirror_archive_add(model, &pass->archive, choice));
+        }
     }
     return PS_OK;
 }

@@ -9,7 +9,6 @@
 struct build {
     struct ps_mirror_model *model;
     struct ps_graph *graph;
-    const bool *again;
     struct ps_mirror_graph *out;
     uint32_t *copy_entry; /* per forward node: the first entry of its copy */
 };
@@ -24,7 +23,7 @@ static enum ps_status copy_inputs(const struct build *build, struct ps_graph_nod
     for (uint32_t i = 0; i < node->input_count; i++) {
         uint32_t e = node->inputs[i];
         const struct ps_graph_entry *entry = &build->graph->entries[e];
-        inputs[i] = ps_mirror_replaced(build->model, build->again, e)
+        inputs[i] = build->model->schedule.replaced[e]
                         ? build->copy_entry[entry->node] + entry->output
                         : e;
     }
@@ -102,7 +101,7 @@ static enum ps_status make_room(struct build *build)
 enum ps_status ps_mirror_build(struct ps_mirror_model *model, struct ps_graph *graph,
                                const bool *again, struct ps_mirror_graph *out)
 {
-    struct build build = {.model = model, .graph = graph, .again = again, .out = out};
+    struct build build = {.model = model, .graph = graph, .out = out};
     *out = (struct ps_mirror_graph){0};
     ps_mirror_schedule_make(model, again);
     enum ps_status status;

@@ -30,19 +30,17 @@ void ps_mirror_live_fini(struct ps_mirror_live *live)
 /* One step while it is looked at. */
 struct view {
     struct ps_mirror_model *model;
-    const bool *again;
     const struct ps_plan_step *step;
     bool second;    /* reads copies where there are any */
     uint32_t shift; /* of what it writes: entries of copies lie behind all others */
 };
 
-static struct view view_of(struct ps_mirror_model *model, const bool *again, size_t s)
+static struct view view_of(struct ps_mirror_model *model, size_t s)
 {
     uint32_t n = model->schedule.steps[s];
     bool copy = (n & PS_MIRROR_COPY) != 0;
     n &= ~PS_MIRROR_COPY;
     return (struct view){.model = model,
-                         .again = again,
                          .step = &model->plan.steps[n],
                          .second = copy || n >= model->forward_count,
                          .shift = copy ? (uint32_t)model->graph->entry_count : 0};
@@ -50,7 +48,7 @@ static struct view view_of(struct ps_mirror_model *model, const bool *again, siz
 
 static uint32_t source(const struct view *view, uint32_t entry)
 {
-    return view->second && ps_mirror_replaced(view->model, view->again, entry)
+    return view->second && view->model->schedule.replaced[entry]
                ? entry + (uint32_t)view->model->graph->entry_count
                : entry;
 }
@@ -62,7 +60,7 @@ static const struct ps_plan_value *value_of(const struct ps_mirror_model *model,
     return &model->plan.values[value < entries ? value : value - entries];
 }
 
-static void count_references(struct ps_mirror_model *model, const bool *again)
+static void count_references(struct ps_mirror_model *model)
 {
     struct ps_mirror_live *live = &model->live;
     size_t values = 2 * model->graph->entry_count;
@@ -70,7 +68,7 @@ static void count_references(struct ps_mirror_model *model, const bool *again)
     memset(live->group_of, 0xff, values * sizeof(live->group_of[0]));
     live->group_count = 0;
     for (size_t s = 0; s < model->schedule.count; s++) {
-        struct view view = view_of(model, again, s);
+        struct view view = view_of(model, s);
         for (uint32_t i = 0; i < view.step->read_count; i++) {
             live->references[source(&view, view.step->reads[i])]++;
         }
@@ -159,13 +157,13 @@ static size_t end(const struct view *view)
 void ps_mirror_weigh(struct ps_mirror_model *model, struct ps_mirror_choice *choice)
 {
     ps_mirror_schedule_make(model, choice->again);
-    count_references(model, choice->again);
+    count_references(model);
     choice->peak_bytes = 0;
     choice->work = 0;
     choice->copy_count = model->schedule.copy_count;
     size_t live = 0;
     for (size_t s = 0; s < model->schedule.count; s++) {
-        struct view view = view_of(model, choice->again, s);
+        struct view view = view_of(model, s);
         if (model->plan.input.inplace) {
             share_in_place(&view);
         }

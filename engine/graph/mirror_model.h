@@ -24,6 +24,7 @@ struct ps_mirror_schedule {
     size_t count, copy_count;
     uint32_t *stack, *next_input; /* of the walk */
     bool *made;                   /* per forward node: its copy is in the schedule */
+    bool *replaced; /* per entry: steps of the second part read the copy's instead */
 };
 
 /* Counting what lives; values are entries, and entries of copies behind them. */
@@ -73,13 +74,6 @@ const char *ps_mirror_stage(const struct ps_mirror_model *model, uint32_t node);
 PS_MUST_CHECK enum ps_status ps_mirror_schedule_init(struct ps_mirror_model *model);
 void ps_mirror_schedule_fini(struct ps_mirror_schedule *schedule);
 void ps_mirror_schedule_make(struct ps_mirror_model *model, const bool *again);
-/* Whether a step of the second part reads the copy of 'entry'. */
-static inline bool ps_mirror_replaced(const struct ps_mirror_model *model,
-                                      const bool *again, uint32_t entry)
-{
-    uint32_t node = model->graph->entries[entry].node;
-    return node < model->forward_count && again[node] && !model->stays[entry];
-}
 
 /* mirror_live.c: fills the choice's numbers. */
 PS_MUST_CHECK enum ps_status ps_mirror_live_init(struct ps_mirror_model *model);
