@@ -13,8 +13,12 @@
 
 #include <cmocka.h>
 
+/* With groups, the nodes with a 1 in their name go to another device. */
 static struct ps_symbol *forced(struct ps_builder *b, struct ps_symbol *x, bool force)
 {
+    if (strchr(ps_symbol_name(x), '1') != NULL) {
+        ps_builder_attr(b, x, "ctx_group", "one");
+    }
     return force ? ps_builder_attr(b, x, "force_mirroring", "True") : x;
 }
 
@@ -140,21 +144,29 @@ static size_t count_steps(const struct ps_executor *executor, const char *kind,
     return count;
 }
 
-static struct bits run_as(int engine, const char *setting, enum ps_plan_kind plan,
-                          const char *memonger, bool force, enum ps_grad_req req,
-                          size_t *mirrored_out)
+struct policy {
+    const char *setting, *memonger;
+    bool force, devices;
+};
+
+static struct bits run_as(int engine, enum ps_plan_kind plan, const struct policy *policy,
+                          enum ps_grad_req req, size_t *mirrored_out)
 {
+    static const struct ps_context_group groups[] = {{"one", PS_CPU(1)}};
     struct graph_world world;
-    world_open(&world, engine, setting);
+    world_open(&world, engine, policy->setting);
     struct ps_bind_options options = world_options(&world);
     options.plan = plan;
-    options.memonger = memonger;
+    options.memonger = policy->memonger;
     options.seed = 11;
-    struct ps_symbol *symbol = rich_network(force);
+    options.groups = policy->devices ? groups : NULL;
+    options.group_count = policy->devices ? 1 : 0;
+    struct ps_symbol *symbol = rich_network(policy->force);
     struct ps_executor *executor = bind(symbol, &options, PS_SHAPE(8, 3, 12, 12), req);
     struct ps_executor_memory memory;
     ps_executor_memory(executor, &memory);
     *mirrored_out = memory.mirrored_count;
+    assert_true((memory.copy_count > 0) == policy->devices);
     struct bits bits = run_network(executor);
     ps_executor_destroy(executor);
     ps_symbol_release(symbol);
@@ -177,22 +189,21 @@ static void expect_same(const struct bits *plain, struct bits other, const char 
 static void the_bits_are_the_same_under_every_policy_engine_and_plan(void **state)
 {
     (void)state;
-    static const struct {
-        const char *setting, *memonger;
-        bool force;
-    } policies[] = {{"BACKWARD_DO_MIRROR=1", NULL, false},
-                    {"MEMONGER=sqrt", NULL, false},
-                    {NULL, "sqrt", true},
-                    {NULL, "", true},
-                    {NULL, "500K", false}};
+    static const struct policy policies[] = {{"BACKWARD_DO_MIRROR=1", NULL, false, false},
+                                             {"MEMONGER=sqrt", NULL, false, false},
+                                             {NULL, "sqrt", true, false},
+                                             {NULL, "", true, false},
+                                             {NULL, "500K", false, false},
+                                             {NULL, "sqrt", true, true}};
+    static const struct policy off = {NULL, "", false, false};
     static const int engines[] = {PS_ENGINE_NAIVE, PS_ENGINE_PER_DEVICE,
                                   PS_ENGINE_POOLED};
     static const enum ps_plan_kind plans[] = {PS_PLAN_AUTO, PS_PLAN_BLOCKS,
                                               PS_PLAN_OFFSETS, PS_PLAN_NONE};
     for (int req = PS_GRAD_WRITE; req <= PS_GRAD_ADD; req += 2) {
         size_t mirrored;
-        struct bits plain = run_as(PS_ENGINE_NAIVE, NULL, PS_PLAN_NONE, "", false,
-                                   (enum ps_grad_req)req, &mirrored);
+        struct bits plain =
+            run_as(PS_ENGINE_NAIVE, PS_PLAN_NONE, &off, (enum ps_grad_req)req, &mirrored);
         assert_int_equal(mirrored, 0);
         assert_true(plain.count > 1000);
         for (size_t i = 0; i < PS_COUNT(policies) * 12; i++) {
@@ -203,13 +214,10 @@ static void the_bits_are_the_same_under_every_policy_engine_and_plan(void **stat
             }
             char what[160];
             (void)snprintf(what, sizeof(what),
-                           "%s, memonger %s, force %d, engine %d, "
-                           "plan %d, request %d",
-                           policies[p].setting, policies[p].memonger, policies[p].force,
-                           engines[e], (int)plans[k], req);
-            struct bits other =
-                run_as(engines[e], policies[p].setting, plans[k], policies[p].memonger,
-                       policies[p].force, (enum ps_grad_req)req, &mirrored);
+                           "policy %zu, engine %d, plan %d, request %d", p, engines[e],
+                           (int)plans[k], req);
+            struct bits other = run_as(engines[e], plans[k], &policies[p],
+                                       (enum ps_grad_req)req, &mirrored);
             if (mirrored == 0 && plans[k] != PS_PLAN_NONE) {
                 fail_msg("%s: nothing was computed again", what);
             }
