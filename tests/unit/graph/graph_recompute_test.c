@@ -13,12 +13,11 @@
 
 #include <cmocka.h>
 
-/* With groups, the nodes with a 1 in their name go to another device. */
+/* With groups, the nodes with a 1 in their name are on a device of their own. */
 static struct ps_symbol *forced(struct ps_builder *b, struct ps_symbol *x, bool force)
 {
-    if (strchr(ps_symbol_name(x), '1') != NULL) {
-        ps_builder_attr(b, x, "ctx_group", "one");
-    }
+    bool one = strchr(ps_symbol_name(x), '1') != NULL;
+    ps_builder_attr(b, x, "ctx_group", one ? "one" : "others");
     return force ? ps_builder_attr(b, x, "force_mirroring", "True") : x;
 }
 
@@ -152,7 +151,8 @@ struct policy {
 static struct bits run_as(int engine, enum ps_plan_kind plan, const struct policy *policy,
                           enum ps_grad_req req, size_t *mirrored_out)
 {
-    static const struct ps_context_group groups[] = {{"one", PS_CPU(1)}};
+    static const struct ps_context_group groups[] = {{"one", PS_CPU(1)},
+                                                     {"others", PS_CPU(0)}};
     struct graph_world world;
     world_open(&world, engine, policy->setting);
     struct ps_bind_options options = world_options(&world);
@@ -160,7 +160,7 @@ static struct bits run_as(int engine, enum ps_plan_kind plan, const struct polic
     options.memonger = policy->memonger;
     options.seed = 11;
     options.groups = policy->devices ? groups : NULL;
-    options.group_count = policy->devices ? 1 : 0;
+    options.group_count = policy->devices ? 2 : 0;
     struct ps_symbol *symbol = rich_network(policy->force);
     struct ps_executor *executor = bind(symbol, &options, PS_SHAPE(8, 3, 12, 12), req);
     struct ps_executor_memory memory;
