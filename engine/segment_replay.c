@@ -1,5 +1,6 @@
 /* A replay of a captured segment: counters, under the engine's lock 'state'. */
 #include "engine/segment.h"
+#include "engine/threaded.h"
 
 #include <string.h>
 
@@ -16,7 +17,9 @@ static void op_ready(struct ps_engine *engine, struct ps_replay *replay, uint32_
         replay->kept_end = &block->next;
         return;
     }
-    engine->ops->ready(engine, block);
+    /* the naive engine has no replays, so this is a threaded one */
+    ps_ready_push(&block->lane->ready, block);
+    ps_lane_wake(engine, block->lane);
 }
 
 static inline void count_down(struct ps_engine *engine, struct ps_replay *replay,
@@ -138,8 +141,28 @@ void ps_replay_granted(struct ps_engine *engine, struct ps_dep *dep)
     }
 }
 
-static void read_done(struct ps_engine *engine, struct ps_replay *replay,
-                      struct ps_hold *hold) PS_REQUIRES(engine->state)
+/* The variable was given back: whoever is at the front of its queue may have it.  A
+ * replay that waits there to write is the common case, and needs no loop. */
+static inline void hand_on(struct ps_engine *engine, struct ps_var *var)
+    PS_REQUIRES(engine->state)
+{
+    struct ps_dep *dep = var->head;
+    if (dep == NULL || (ps_dep_writes(dep) && var->readers > 0)) {
+        return;
+    }
+    if (dep->block == NULL || dep->block->role != PS_BLOCK_ENTRY || !ps_dep_writes(dep)) {
+        ps_core_advance(engine, var);
+        return;
+    }
+    struct ps_replay *replay = dep->block->replay;
+    struct ps_hold *hold = PS_CONTAINER_OF(dep, struct ps_hold, dep);
+    var->writing = true;
+    var->head = dep->next;
+    count_down(engine, replay, replay->segment->holds[hold - replay->holds].first_write);
+}
+
+static inline void read_done(struct ps_engine *engine, struct ps_replay *replay,
+                             struct ps_hold *hold) PS_REQUIRES(engine->state)
 {
     if (--hold->left > 0) {
         return;
@@ -154,8 +177,8 @@ static void read_done(struct ps_engine *engine, struct ps_replay *replay,
         return;
     }
     struct ps_var *var = ps_dep_var(&hold->dep);
-    if (--var->readers == 0 && var->head != NULL) {
-        ps_core_advance(engine, var);
+    if (--var->readers == 0) {
+        hand_on(engine, var);
     }
 }
 
@@ -170,9 +193,7 @@ static void last_write_done(struct ps_engine *engine, struct ps_replay *replay,
         var->writing = false;
         var->writes--;
         var->readers += plan->trail_count > 0;
-        if (var->head != NULL) {
-            ps_core_advance(engine, var);
-        }
+        hand_on(engine, var);
     }
     const uint32_t *readers = &segment->readers[plan->readers_at + plan->lead_count];
     for (uint32_t i = 0; i < plan->trail_count; i++) {
