@@ -320,6 +320,65 @@ static void a_segment_is_pushed_from_inside_an_operation(void **state)
     delete_vars(suite, (struct ps_var *[]){a, b}, 2);
 }
 
+struct on_gpu { /* what an operation saw, in the order of the replay */
+    enum ps_context_kind kind;
+    bool has_stream;
+    int place;
+    _Atomic int *clock;
+};
+
+static enum ps_status run_on_gpu(void *arg, const struct ps_run *run,
+                                 struct ps_error *err)
+{
+    struct on_gpu *seen = arg;
+    PS_UNUSED(err);
+    seen->kind = run->context.kind;
+    seen->has_stream = run->stream != NULL;
+    seen->place = atomic_fetch_add(seen->clock, 1);
+    return PS_OK;
+}
+
+static void a_replay_goes_over_copy_compute_and_cpu_lanes(void **state)
+{
+    static const char *const overrides[] = {"LOG=error", "SIM_GPUS=1", NULL};
+    static const struct {
+        enum ps_engine_op_kind kind;
+        struct ps_context context;
+    } ops[] = {{PS_ENGINE_COPY_TO_GPU, {PS_CONTEXT_GPU, 0}},
+               {PS_ENGINE_NORMAL, {PS_CONTEXT_GPU, 0}},
+               {PS_ENGINE_COPY_FROM_GPU, {PS_CONTEXT_GPU, 0}},
+               {PS_ENGINE_CPU_PRIORITIZED, {PS_CONTEXT_CPU, 0}},
+               {PS_ENGINE_NORMAL, {PS_CONTEXT_CPU, 0}}};
+    struct suite own;
+    _Atomic int clock = 0;
+    struct on_gpu seen[PS_COUNT(ops)];
+    struct capture capture = {.suite = &own};
+    PS_UNUSED(state);
+    suite_open(&own, overrides, suite_type);
+    struct ps_var *var = new_var(&own), *none = NULL;
+    for (size_t i = 0; i < PS_COUNT(ops); i++) {
+        seen[i] = (struct on_gpu){.clock = &clock};
+        struct ps_engine_op op = capture_op("lanes", run_on_gpu, &seen[i], &none, &var);
+        op.kind = ops[i].kind;
+        op.context = ops[i].context;
+        capture_add_op(&capture, &op);
+    }
+    capture_seal(&capture);
+    for (int round = 0; round < 10; round++) {
+        capture_replay(&capture);
+    }
+    wait_all_ok(&own);
+    for (size_t i = 0; i < PS_COUNT(ops); i++) {
+        assert_int_equal(seen[i].kind, ops[i].context.kind);
+        assert_int_equal(seen[i].has_stream, ops[i].context.kind == PS_CONTEXT_GPU);
+        assert_int_equal(seen[i].place, 9 * (int)PS_COUNT(ops) + (int)i);
+    }
+    assert_int_equal(ps_var_version(var), 10 * PS_COUNT(ops));
+    capture_release(&capture);
+    ps_var_delete(own.engine, var);
+    suite_close(&own);
+}
+
 static const struct CMUnitTest tests[] = {
     SEGMENT_TEST(a_replay_keeps_the_order_of_its_operations),
     SEGMENT_TEST(a_call_may_occur_twice),
@@ -328,6 +387,7 @@ static const struct CMUnitTest tests[] = {
     SEGMENT_TEST(a_read_before_the_first_write_shares_with_others),
     SEGMENT_TEST(two_replays_are_in_flight),
     SEGMENT_TEST(operations_of_a_replay_go_to_their_own_lanes),
+    cmocka_unit_test(a_replay_goes_over_copy_compute_and_cpu_lanes),
     SEGMENT_TEST(an_operation_may_be_completed_from_elsewhere),
     SEGMENT_TEST(a_segment_is_pushed_from_inside_an_operation),
 };
