@@ -303,7 +303,8 @@ enum ps_status ps_failure_take_all(struct ps_engine *engine, struct ps_error *er
 void ps_failure_free_all(struct ps_engine *engine) PS_REQUIRES(engine->state);
 
 /* ---- peers.c ---- */
-/* 'device' was opened: peer access with the GPUs that are open, as ENABLE_GPU_P2P says. */
+/* 'device' was opened: peer access with the GPUs that are open, as ENABLE_GPU_P2P says.
+ */
 void ps_engine_meet_peers(struct ps_engine *engine, struct ps_device *device)
     PS_REQUIRES(engine->device_lock);
 
