@@ -102,6 +102,7 @@ static void lane_look(struct ps_engine *engine, struct ps_lane *lane)
     bool found = false;
     lane->looking = true;
     threaded->looking++;
+    lane->looks++;
     /* relaxed: only hints; what they announce is read under the lock */
     atomic_store_explicit(&lane->called, false, memory_order_relaxed);
     ps_threaded_unlock(engine);

@@ -28,6 +28,7 @@ struct ps_lane {
     bool waking;   /* a wake-up is on its way: one at a time, handed on */
     bool looking;  /* a thread looks around before it sleeps: one at a time */
     uint32_t look_failures, looks_to_leave_out; /* see lane.c */
+    uint64_t looks;                             /* so far */
     bool stop;                                  /* leave when nothing is ready */
     struct ps_lane *wake_next;
     struct ps_cond cond;

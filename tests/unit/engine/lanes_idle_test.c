@@ -5,10 +5,13 @@
 #include "tests/unit/engine/lanes_rig.h"
 
 #include "base/clock.h"
+#include "engine/threaded.h"
 
 #include <stdatomic.h>
 
 #define MS PS_NS_PER_MS
+
+enum { ATTEMPTS = 8 }; /* what others do to the machine passes */
 
 /* Works that long. */
 static void compute(uint64_t ns)
@@ -48,12 +51,18 @@ static void touch_all(struct suite *suite)
     wait_all_ok(suite);
 }
 
-/* Processor time of all other threads while this one computes. */
+/* Processor time of all other threads while this one computes; the least of some tries,
+ * because a thread may still be on its way to sleep. */
 static uint64_t others_while_computing(uint64_t ns)
 {
-    uint64_t before = lanes_cpu_ns("");
-    compute(ns);
-    return lanes_cpu_ns("") - before;
+    uint64_t least = UINT64_MAX;
+    for (int i = 0; i < ATTEMPTS && least > ns / 50; i++) {
+        uint64_t before = lanes_cpu_ns("");
+        compute(ns);
+        uint64_t used = lanes_cpu_ns("") - before;
+        least = used < least ? used : least;
+    }
+    return least;
 }
 
 static void an_idle_engine_uses_no_processor_time(void **state)
@@ -113,7 +122,7 @@ static enum ps_status run_busy(void *arg, const struct ps_run *run, struct ps_er
     return PS_OK;
 }
 
-enum { TRICKLE = 500 };
+enum { TRICKLE = 200 };
 
 /* Single operations on the priority pool, each pushed 'gap_ns' after the last was done.
  */
@@ -131,6 +140,16 @@ static void trickle(struct suite *suite, uint64_t gap_ns)
         compute(gap_ns);
     }
     ps_var_delete(suite->engine, var);
+}
+
+/* How often a thread of the priority pool has looked around before it slept. */
+static uint64_t priority_looks(struct suite *suite)
+{
+    struct ps_engine *engine = suite->engine;
+    ps_threaded_lock(engine);
+    uint64_t looks = engine->threaded->lanes.of[PS_LANE_CPU_PRIORITY][0]->looks;
+    ps_threaded_unlock(engine);
+    return looks;
 }
 
 static void nobody_looks_for_work_while_the_cores_are_wanted(void **state)
@@ -151,12 +170,12 @@ static void nobody_looks_for_work_while_the_cores_are_wanted(void **state)
     while (atomic_load(&busy.started) < cores - 1) {
         continue;
     }
-    uint64_t before = lanes_sleeps("priority/");
-    trickle(&suite, 20 * PS_NS_PER_US); /* who looked would find each, and not sleep */
-    uint64_t sleeps = lanes_sleeps("priority/") - before;
+    uint64_t before = priority_looks(&suite);
+    trickle(&suite, 20 * PS_NS_PER_US);
+    uint64_t looks = priority_looks(&suite) - before;
     atomic_store(&busy.stop, true);
     wait_all_ok(&suite);
-    assert_true(sleeps > TRICKLE / 2);
+    assert_int_equal(looks, 0);
     suite_close(&suite);
 }
 
@@ -166,11 +185,15 @@ static void a_lane_that_looks_in_vain_stops_looking(void **state)
     struct suite suite;
     PS_UNUSED(state);
     lanes_open(&suite, PS_ENGINE_PER_DEVICE, "CPU_PRIORITY_NTHREADS=1", NULL);
-    uint64_t before = lanes_cpu_ns("priority/");
-    trickle(&suite, 100 * PS_NS_PER_US); /* longer than a look */
-    uint64_t each = (lanes_cpu_ns("priority/") - before) / TRICKLE;
+    uint64_t least = UINT64_MAX;
+    for (int i = 0; i < ATTEMPTS && least >= 25 * PS_NS_PER_US; i++) {
+        uint64_t before = lanes_cpu_ns("priority/");
+        trickle(&suite, 100 * PS_NS_PER_US); /* longer than a look */
+        uint64_t each = (lanes_cpu_ns("priority/") - before) / TRICKLE;
+        least = each < least ? each : least;
+    }
     if (!SUITE_SANITIZED) { /* then everything costs more */
-        assert_true(each < 25 * PS_NS_PER_US);
+        assert_true(least < 25 * PS_NS_PER_US);
     }
     suite_close(&suite);
 }
