@@ -91,8 +91,8 @@ struct ps_exec_core {
     bool differentiates;
     size_t copy_count, mirrored_count;
     double forward_work, extra_work; /* as ps_mirror_report */
-    size_t accumulated_count; /* sums that backward operators add up in place */
-    size_t bulk_limit;        /* most operators in one engine operation */
+    size_t accumulated_count;        /* sums that backward operators add up in place */
+    size_t bulk_limit;               /* most operators in one engine operation */
 
     struct ps_tensor **entries; /* per graph entry; NULL: has no memory */
     struct ps_tensor **blocks;  /* by block, or [0] the arena and one per kept group */
