@@ -41,8 +41,8 @@ struct ps_op_def {
     uint32_t flags;
     int variant; /* the family's own: which function of a table */
     size_t params_bytes;
-    const struct ps_attr_row *attrs;     /* NULL: none */
-    const char *inputs[PS_OP_MAX_NAMES]; /* NULL-terminated; VARIABLE_INPUTS: empty */
+    const struct ps_attr_row *attrs;      /* NULL: none */
+    const char *inputs[PS_OP_MAX_NAMES];  /* NULL-terminated; VARIABLE_INPUTS: empty */
     const char *outputs[PS_OP_MAX_NAMES]; /* VARIABLE_OUTPUTS: empty */
     const char *aux[PS_OP_MAX_NAMES];
     int visible_outputs; /* 0: all */

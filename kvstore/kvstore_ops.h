@@ -11,10 +11,10 @@
 #include "kvstore/kvstore.h"
 
 struct ps_kv_key {
-    struct ps_key_row row; /* dist: as placed by the scheduler; local: one extent */
-    void *impl;            /* the store's state of the key */
+    struct ps_key_row row;      /* dist: as placed by the scheduler; local: one extent */
+    void *impl;                 /* the store's state of the key */
     struct ps_tensor **staging; /* staging.c: host copies of device tensors, or NULL */
-    bool ready;            /* init is through with it; guarded by the table's mutex */
+    bool ready; /* init is through with it; guarded by the table's mutex */
 };
 
 struct ps_store_ops {

@@ -327,7 +327,8 @@ static void any_node_killed_anywhere_is_named(void **state)
         uint32_t passed = 0;
         if (strncmp(points[p], "test.", 5) == 0 ||
             strncmp(points[p], "device.", 7) == 0) {
-            continue; /* fault_test's own; those of accelerators, which no node here has */
+            continue; /* fault_test's own; those of accelerators, which no node here has
+                       */
         }
         for (uint32_t victim = 0; victim < NODES; victim++) {
             passed += kill_at(victim, points[p], 1) ? 1 : 0;
