@@ -203,8 +203,9 @@ static int run(struct ps_net_options *options, const struct flags *f)
     if (overrides == NULL) {
         return code;
     }
-    memcpy((void *)overrides, (const void *)f->set.items,
-           f->set.count * sizeof(*overrides));
+    for (size_t i = 0; i < f->set.count; i++) {
+        overrides[i] = f->set.items[i];
+    }
     struct ps_node_options node_options = {.name = "plan", .overrides = overrides};
     if (ps_node_open(&node_options, &node, &err) != PS_OK) {
         code = complain(&err, PS_EXIT_CONFIG);
