@@ -13,8 +13,8 @@
 #include <stdlib.h>
 
 /* Entered at once where all threads of a lane are at work: what fits into the first
- * cache. */
-enum { RESOLVE_BATCH = 64 };
+ * two caches. */
+enum { RESOLVE_BATCH = 256 };
 
 enum {
     PAUSES_OF_POLL = 32, /* a poll each 0.6 microseconds, at 20 ns a pause */
