@@ -6,11 +6,17 @@
  * cannot.  So events are written over the blanks in groups that lie in one page each, and
  * what follows is a JSON text all the time.  When the blanks run out, the file is copied
  * with more of them under another name, which is then renamed: half as much again each
- * time, so that copying costs a constant share. */
+ * time, so that copying costs a constant share.
+ *
+ * Nobody owns the name: another program may put its file there at any time.  So what was
+ * written is read back through a handle of its own, never by name, and the name that is
+ * renamed is nobody else's.  The file is that of whoever renamed last, whole. */
 #include "base/trace_private.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define GROW_BYTES (UINT64_C(16) * PS_TRACE_PAGE_BYTES) /* at least */
 
@@ -29,13 +35,11 @@ static enum ps_status write_blanks(struct ps_file *to, uint64_t size)
     return PS_OK;
 }
 
-/* The first 'size' bytes of the file at 'path'. */
-static enum ps_status copy_old(struct ps_fs *fs, const char *path, uint64_t size,
-                               struct ps_file *to)
+/* The first 'size' bytes of 'from'. */
+static enum ps_status copy_old(struct ps_file *from, uint64_t size, struct ps_file *to)
 {
-    struct ps_file *from = NULL;
     char part[16 * PS_TRACE_PAGE_BYTES];
-    enum ps_status status = ps_fs_open(fs, path, PS_FS_READ, &from, NULL);
+    enum ps_status status = PS_OK;
     for (uint64_t left = size; status == PS_OK && left > 0;) {
         size_t got = 0;
         status =
@@ -48,7 +52,6 @@ static enum ps_status copy_old(struct ps_fs *fs, const char *path, uint64_t size
         }
         left -= got;
     }
-    ps_file_close(from);
     return status;
 }
 
@@ -57,25 +60,30 @@ static enum ps_status copy_old(struct ps_fs *fs, const char *path, uint64_t size
 static enum ps_status replace(struct ps_trace_file *file, const char *path,
                               const char *head, uint64_t size, uint64_t capacity)
 {
-    struct ps_file *made = NULL;
-    char temp[PS_TRACE_PATH_BYTES + 8];
-    (void)snprintf(temp, sizeof(temp), "%s.tmp", path);
+    struct ps_file *made = NULL, *reader = NULL;
+    char temp[PS_TRACE_PATH_BYTES + 64];
+    (void)snprintf(temp, sizeof(temp), "%s.%ld-%" PRIxPTR ".tmp", path, (long)getpid(),
+                   (uintptr_t)file);
     enum ps_status status = ps_fs_open(file->fs, temp, PS_FS_CREATE, &made, NULL);
     if (status != PS_OK) {
         return status;
     }
     status = head != NULL ? ps_file_write(made, head, (size_t)size)
-                          : copy_old(file->fs, file->path, size, made);
+                          : copy_old(file->reader, size, made);
     PS_TRY_GOTO(status, status, remove_temp);
     PS_TRY_GOTO(status, write_blanks(made, capacity - size), remove_temp);
     PS_TRY_GOTO(status, ps_file_write(made, tail_text, TAIL_BYTES), remove_temp);
+    PS_TRY_GOTO(status, ps_fs_open(file->fs, temp, PS_FS_READ, &reader, NULL),
+                remove_temp);
     PS_TRY_GOTO(status, ps_fs_rename(file->fs, temp, path), remove_temp);
     if (head == NULL && strcmp(path, file->path) != 0 &&
         ps_fs_remove(file->fs, file->path) != PS_OK) {
         /* somebody else took it away; the new one is there */
     }
     ps_file_close(file->file);
+    ps_file_close(file->reader);
     file->file = made;
+    file->reader = reader;
     file->end = size;
     file->capacity = capacity;
     if (path != file->path) {
@@ -83,6 +91,7 @@ static enum ps_status replace(struct ps_trace_file *file, const char *path,
     }
     return PS_OK;
 remove_temp:
+    ps_file_close(reader);
     ps_file_close(made);
     if (ps_fs_remove(file->fs, temp) != PS_OK) {
         /* it stays behind; the first error is the one to tell */
@@ -147,6 +156,8 @@ enum ps_status ps_trace_file_compact(struct ps_trace_file *file, const char *pat
 void ps_trace_file_close(struct ps_trace_file *file)
 {
     ps_file_close(file->file);
+    ps_file_close(file->reader);
     file->file = NULL;
+    file->reader = NULL;
     file->group_size = 0;
 }

@@ -78,6 +78,7 @@ void ps_trace_thread_name(char out[16]);
 struct ps_trace_file { /* zero-initialised = closed */
     struct ps_fs *fs;
     struct ps_file *file;
+    struct ps_file *reader; /* the same bytes, read once: when they are copied */
     char path[PS_TRACE_PATH_BYTES];
     uint64_t end;      /* of what is written */
     uint64_t capacity; /* blanks from 'end' to here; then the closing brackets */

@@ -264,7 +264,43 @@ static void the_file_is_whole_after_every_write(void **state)
     }
     assert_int_equal(ps_trace_dump(f.trace, NULL), PS_OK);
     assert_int_equal(count_in_file(&f, "X", NULL), events);
-    assert_false(ps_fs_exists(f.fs, "profile.json.tmp"));
+    close_trace(&f);
+}
+
+/* Each grows its file over several pages in turns with the other. */
+static void two_programs_that_write_one_file_leave_that_of_one_of_them_whole(void **state)
+{
+    struct fixture f, other;
+    (void)state;
+    open_trace(&f, (struct ps_trace_options){.ring_bytes = 4096}, false);
+    open_trace(&other, (struct ps_trace_options){.ring_bytes = 4096}, false);
+    const struct ps_trace_options options = {.clock = &other.steps.clock,
+                                             .fs = f.fs,
+                                             .log = other.log,
+                                             .role = "none",
+                                             .name = "node",
+                                             .file = "profile.json",
+                                             .table = "",
+                                             .autostart = true,
+                                             .simulated = true,
+                                             .ring_bytes = 4096};
+    ps_trace_destroy(other.trace);
+    assert_int_equal(ps_trace_create(&options, &other.trace), PS_OK);
+    for (int i = 0; i < 3000; i++) {
+        span(&f, "one", 0, 1);
+        span(&other, i % 3 == 0 ? "another of a longer name" : "another", 0, 1);
+        if (i % 100 == 99) {
+            json_decref(read_json(f.fs, "profile.json"));
+        }
+    }
+    assert_int_equal(ps_trace_dump(f.trace, NULL), PS_OK);
+    assert_int_equal(count_in_file(&f, "X", "one"), 3000);
+    assert_int_equal(ps_trace_dump(other.trace, NULL), PS_OK);
+    assert_int_equal(count_in_file(&f, "X", NULL), 3000);
+    assert_int_equal(count_in_file(&f, "X", "one"), 0);
+    assert_int_equal(ps_trace_lost(f.trace), 0);
+    assert_int_equal(ps_trace_lost(other.trace), 0);
+    close_trace(&other);
     close_trace(&f);
 }
 
@@ -436,8 +472,9 @@ static void setting_profiler_autostart_leaves_a_file_at_close(void **state)
     char path[64], setting[96];
     (void)state;
     for (int on = 0; on <= 1; on++) {
-        (void)snprintf(path, sizeof(path), "/tmp/trace_test_%ld_%d.json", (long)getpid(),
-                       on);
+        char directory[] = "/tmp/trace_test_XXXXXX";
+        assert_non_null(mkdtemp(directory));
+        (void)snprintf(path, sizeof(path), "%s/profile.json", directory);
         (void)snprintf(setting, sizeof(setting), "PROFILER_FILE=%s", path);
         const char *const overrides[] = {
             setting, on ? "PROFILER_AUTOSTART=1" : "PROFILER_AUTOSTART=0", NULL};
@@ -449,6 +486,7 @@ static void setting_profiler_autostart_leaves_a_file_at_close(void **state)
             json_decref(read_json(ps_fs_real(), path));
             assert_int_equal(unlink(path), 0);
         }
+        assert_int_equal(rmdir(directory), 0); /* nothing else is left in it */
     }
 }
 
@@ -494,6 +532,8 @@ int main(void)
         cmocka_unit_test(a_paused_trace_wants_nothing),
         cmocka_unit_test(every_dump_holds_more),
         cmocka_unit_test(the_file_is_whole_after_every_write),
+        cmocka_unit_test(
+            two_programs_that_write_one_file_leave_that_of_one_of_them_whole),
         cmocka_unit_test(the_table_counts_exactly),
         cmocka_unit_test(a_full_ring_loses_counted_events_and_no_memory),
         cmocka_unit_test(a_full_ring_of_spans_is_emptied_and_loses_nothing),
