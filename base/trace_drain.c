@@ -320,9 +320,11 @@ static void forget_introductions(struct ps_trace *trace, struct ps_trace_ring *r
     PS_REQUIRES(trace->drain)
 {
     memset(trace->known, 0, sizeof(trace->known));
+    ps_mutex_lock(&trace->lock); /* a thread that takes over a ring clears it too */
     for (struct ps_trace_ring *ring = rings; ring != NULL; ring = ring->next) {
         memset(ring->named, 0, sizeof(ring->named));
     }
+    ps_mutex_unlock(&trace->lock);
 }
 
 static enum ps_status open_file(struct ps_trace *trace, const char *path)
