@@ -169,6 +169,10 @@ enum ps_status ps_kvstore_pushpull(struct ps_kvstore *store, struct ps_key key,
         return push_op(store, key, grads, grad_count, weights, weight_count, priority,
                        err);
     }
+    /* all of them before the first copy: a call that is refused has done nothing */
+    struct ps_kv_request asked = {.count = 0};
+    PS_TRY(check_tensors(key, grads, grad_count, &asked, err));
+    PS_TRY(check_tensors(key, weights, weight_count, &asked, err));
     struct ps_staged staged;
     PS_TRY(ps_staging_in(store, key, grads, grad_count, weights, weight_count, priority,
                          &staged, err));
