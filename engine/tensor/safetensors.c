@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { HEADER_ALIGN = 8, PREFIX_BYTES = 8, PATH_BYTES = 4096 };
+enum { HEADER_ALIGN = 8, PREFIX_BYTES = 8 };
 
 /* ---- saving ---- */
 
