@@ -246,7 +246,7 @@ enum ps_status ps_lane_create(struct ps_engine *engine,
     ps_threaded_lock(engine);
     lane->all_next = threaded->all;
     threaded->all = lane;
-    ps_threaded_unlock(engine);
+    ps_threaded_unlock_pusher(engine);
     *lane_out = lane;
     return PS_OK;
 fail:

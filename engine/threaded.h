@@ -175,10 +175,10 @@ void ps_threaded_wait_for_room(struct ps_engine *engine)
  * lock to be free (wakes lanes, calls deletion and release functions). */
 void ps_threaded_lock(struct ps_engine *engine) PS_ACQUIRE(engine->state);
 void ps_threaded_unlock(struct ps_engine *engine) PS_RELEASE(engine->state);
-/* The same for who holds 'push', where no function of a user's may run: those are left
- * to the threads of lanes, one of which is awake (it lets the inbox fill up). */
-void ps_threaded_unlock_pusher(struct ps_engine *engine) PS_REQUIRES(engine->push)
-    PS_RELEASE(engine->state);
+/* The same for who holds 'push', or may (a lane is made by the first push to it): no
+ * function of a user's may run there.  Those are left to the threads of lanes, one of
+ * which is awake when a push finds the inbox full. */
+void ps_threaded_unlock_pusher(struct ps_engine *engine) PS_RELEASE(engine->state);
 /* Enters everything in the inbox. */
 void ps_threaded_resolve(struct ps_engine *engine) PS_REQUIRES(engine->state);
 /* Enters at most 'count'; whether something is left. */
