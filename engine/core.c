@@ -175,6 +175,12 @@ void ps_core_due_end(struct ps_engine *engine, const struct ps_due *due)
     }
 }
 
+void ps_core_unlock(struct ps_engine *engine) PS_NO_THREAD_SAFETY
+{
+    ps_mutex_unlock(&engine->push); /* whose functions are due may delete variables */
+    engine->ops->unlock(engine);
+}
+
 void ps_core_call_check(struct ps_engine *engine, struct ps_engine_call *call)
 {
     if (call->closed && call->finished == call->closed_at) {

@@ -341,21 +341,12 @@ void ps_engine_call_destroy(struct ps_engine_call *call)
         return;
     }
     struct ps_engine *engine = call->engine;
-    struct ps_due due;
     ps_mutex_lock(&engine->push);
     ps_mutex_lock(&engine->state);
     call->closed = true;
     call->closed_at = call->pushed;
     ps_core_call_check(engine, call);
-    bool has_due = ps_core_due_take(engine, &due);
-    ps_mutex_unlock(&engine->state);
-    ps_mutex_unlock(&engine->push);
-    if (has_due) {
-        ps_core_due_run(&due);
-        ps_mutex_lock(&engine->state);
-        ps_core_due_end(engine, &due);
-        ps_mutex_unlock(&engine->state);
-    }
+    ps_core_unlock(engine);
 }
 
 void ps_engine_complete(struct ps_completion *done, enum ps_status status,

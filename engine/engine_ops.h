@@ -160,6 +160,8 @@ struct ps_engine_ops {
     /* Under 'state': the last write before the place of 'block', a waiter of
      * ps_core_wait, is complete. */
     void (*waiter_ready)(struct ps_engine *engine, struct ps_block *block);
+    /* Lets 'state' go, does what is due, and wakes whom that lets go on. */
+    void (*unlock)(struct ps_engine *engine);
 };
 
 struct ps_engine {
@@ -278,6 +280,8 @@ static inline void ps_core_count(struct ps_engine *engine) PS_REQUIRES(engine->s
     /* release pairs with the acquire of readers outside 'state' */
     atomic_store_explicit(&engine->completed, completed + 1, memory_order_release);
 }
+/* Ends holding both locks: what became due is done without them. */
+void ps_core_unlock(struct ps_engine *engine) PS_RELEASE(engine->push, engine->state);
 /* A prepared op was destroyed, or one of its pushes ended. */
 void ps_core_call_check(struct ps_engine *engine, struct ps_engine_call *call)
     PS_REQUIRES(engine->state);

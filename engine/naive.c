@@ -478,4 +478,5 @@ const struct ps_engine_ops ps_engine_naive_ops = {
     .wait_all = naive_wait_all,
     .ready = naive_ready,
     .waiter_ready = naive_ready,
+    .unlock = unlock,
 };

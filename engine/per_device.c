@@ -147,4 +147,5 @@ const struct ps_engine_ops ps_engine_per_device_ops = {
     .wait_all = ps_threaded_wait_all,
     .ready = ps_threaded_ready,
     .waiter_ready = ps_threaded_waiter_ready,
+    .unlock = ps_threaded_unlock,
 };

@@ -89,4 +89,5 @@ const struct ps_engine_ops ps_engine_pooled_ops = {
     .wait_all = ps_threaded_wait_all,
     .ready = ps_threaded_ready,
     .waiter_ready = ps_threaded_waiter_ready,
+    .unlock = ps_threaded_unlock,
 };

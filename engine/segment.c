@@ -203,19 +203,10 @@ void ps_segment_destroy(struct ps_segment *segment)
         return;
     }
     struct ps_engine *engine = segment->engine;
-    struct ps_due due;
     ps_mutex_lock(&engine->push);
     ps_mutex_lock(&engine->state);
     segment->closed = true;
     segment->closed_at = segment->pushed;
     ps_segment_check(engine, segment);
-    bool has_due = ps_core_due_take(engine, &due);
-    ps_mutex_unlock(&engine->state);
-    ps_mutex_unlock(&engine->push);
-    if (has_due) {
-        ps_core_due_run(&due);
-        ps_mutex_lock(&engine->state);
-        ps_core_due_end(engine, &due);
-        ps_mutex_unlock(&engine->state);
-    }
+    ps_core_unlock(engine);
 }
