@@ -5,7 +5,7 @@ flood=$BUILD/tests/e2e/e2e_trace_flood
 [ -x "$flood" ] || skip "this build has no e2e_trace_flood"
 cd "$work" || exit 1
 killed=0 valid=0
-for round in $(seq "${ROUNDS:-40}"); do
+for round in $(seq "${ROUNDS:-12}"); do
     rm -f profile.json profile.json.*.tmp
     E2E_MARK=$self_mark PENSTOCK_PROFILER_AUTOSTART=1 "$flood" >flood.out 2>flood.err &
     pid=$!
