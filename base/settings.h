@@ -50,6 +50,10 @@ void ps_settings_warn(const struct ps_settings *settings, struct ps_log *log);
 int64_t ps_settings_int(const struct ps_settings *settings, enum ps_setting_id id);
 bool ps_settings_bool(const struct ps_settings *settings, enum ps_setting_id id);
 double ps_settings_real(const struct ps_settings *settings, enum ps_setting_id id);
+/* A count of bytes as settings are written: 4096, 64K, 1Gi, 1e6; K, M, G are binary.
+ * Errors: PS_EINVAL, PS_ERANGE. */
+PS_MUST_CHECK enum ps_status ps_settings_parse_bytes(const char *text,
+                                                     int64_t *bytes_out);
 /* Text settings; "" when unset.  Choices: the spelling of the table. */
 const char *ps_settings_text(const struct ps_settings *settings, enum ps_setting_id id);
 /* Choices: the index into the row's list. */

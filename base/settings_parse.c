@@ -137,6 +137,11 @@ static enum ps_status parse_integer(const char *text, bool bytes, int64_t *out)
     return PS_OK;
 }
 
+enum ps_status ps_settings_parse_bytes(const char *text, int64_t *bytes_out)
+{
+    return parse_integer(text, true, bytes_out);
+}
+
 /* The bounds in the unit of an alias: rounded inwards. */
 static int64_t bound(int64_t limit, int64_t factor, bool upper)
 {
@@ -167,7 +172,7 @@ void ps_setting_accepts(const struct ps_setting_row *row, int64_t factor,
         ps_str_printf(out, "0, 1, true, false, on, off, yes or no");
         break;
     case PS_TYPE_TEXT:
-        ps_str_printf(out, "text");
+        ps_str_printf(out, "%s", ps_setting_text_accepts(row));
         break;
     case PS_TYPE_ENUM:
         ps_str_printf(out, "one of ");
@@ -229,7 +234,8 @@ enum ps_status ps_setting_parse(const struct ps_setting_row *row, const char *va
         value.integer = status == PS_OK && flag ? 1 : 0;
         break;
     case PS_TYPE_TEXT:
-        value.text = ps_strdup(text);
+        status = ps_setting_text_fits(row, text) ? PS_OK : PS_EINVAL;
+        value.text = status == PS_OK ? ps_strdup(text) : NULL;
         break;
     case PS_TYPE_ENUM:
         value.integer = ps_setting_choice_index(row->choices, text);

@@ -93,6 +93,9 @@ PS_MUST_CHECK enum ps_status ps_setting_parse(const struct ps_setting_row *row,
 /* "an integer from 1 to 256", "one of a, b, c"; for errors and documentation. */
 void ps_setting_accepts(const struct ps_setting_row *row, int64_t factor,
                         struct ps_str *out);
+/* settings_form.c: whether a text may be the value of a text row, and which may. */
+bool ps_setting_text_fits(const struct ps_setting_row *row, const char *text);
+const char *ps_setting_text_accepts(const struct ps_setting_row *row);
 /* The index of 'word' in "a|b|c", ignoring case; -1 when it is not there. */
 int ps_setting_choice_index(const char *choices, const char *word);
 /* The choice with that index, malloc'ed; NULL when out of memory. */

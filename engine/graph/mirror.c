@@ -1,11 +1,13 @@
 /* The pass: what is wanted, the search, the planner's verdict. */
 #include "engine/graph/mirror.h"
 
+#include "base/settings.h"
 #include "engine/graph/mirror_model.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 /* Steps of schedules that a search may walk in all: about one second. */
 #define SEARCH_STEPS 40000000u
@@ -37,43 +39,16 @@ struct pass {
 
 /* ---- what is wanted ---- */
 
-/* "400M", "1Gi", "123456": the binary units of the settings. */
-static bool parse_bytes(const char *text, size_t *bytes_out)
-{
-    static const char units[] = "KMG";
-    size_t value = 0;
-    const char *at = text;
-    for (; *at >= '0' && *at <= '9'; at++) {
-        if (__builtin_mul_overflow(value, (size_t)10, &value) ||
-            __builtin_add_overflow(value, (size_t)(*at - '0'), &value)) {
-            return false;
-        }
-    }
-    if (at == text) {
-        return false;
-    }
-    const char *unit = *at == '\0' ? NULL : strchr(units, *at);
-    if (*at != '\0' &&
-        (unit == NULL || (strcmp(at + 1, "") != 0 && strcmp(at + 1, "i") != 0))) {
-        return false;
-    }
-    for (const char *u = units; unit != NULL && u <= unit; u++) {
-        if (!ps_mul_size(value, 1024, &value)) {
-            return false;
-        }
-    }
-    *bytes_out = value;
-    return value > 0;
-}
-
 static enum ps_status find_goal(struct pass *pass)
 {
     const char *text = pass->options->memonger;
+    int64_t bytes;
     if (text == NULL || text[0] == '\0') {
         pass->goal = pass->options->mirror ? GOAL_CHEAP : GOAL_NONE;
-    } else if (strcmp(text, "sqrt") == 0) {
+    } else if (strcasecmp(text, "sqrt") == 0) {
         pass->goal = GOAL_LEAST;
-    } else if (parse_bytes(text, &pass->budget)) {
+    } else if (ps_settings_parse_bytes(text, &bytes) == PS_OK && bytes > 0) {
+        pass->budget = (size_t)bytes;
         pass->goal = GOAL_BUDGET;
     } else {
         return ps_error_set(pass->err, PS_EINVAL,

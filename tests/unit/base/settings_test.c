@@ -91,6 +91,30 @@ static void integers_have_a_grammar(void **state)
     accepts_int("PENSTOCK_RANK=-1", PS_SET_RANK, -1);
 }
 
+static void texts_that_have_a_form_are_checked_like_the_rest(void **state)
+{
+    static const char *const good[] = {"MEMONGER=sqrt",      "MEMONGER=SQRT",
+                                       "MEMONGER=400M",      "MEMONGER=1Gi",
+                                       "MEMONGER=5e8",       "SIM_GPU_PEERS=all",
+                                       "SIM_GPU_PEERS=None", "SIM_GPU_PEERS=0-1,2-3"};
+    static const char *const bad[] = {
+        "MEMONGER=foo",        "MEMONGER=0",           "MEMONGER=-5",
+        "MEMONGER=sqrt ",      "MEMONGER=4TB",         "SIM_GPU_PEERS=some",
+        "SIM_GPU_PEERS=0-",    "SIM_GPU_PEERS=0-1,",   "SIM_GPU_PEERS=-1",
+        "SIM_GPU_PEERS=0-1-2", "SIM_GPU_PEERS=0-1 2-3"};
+    (void)state;
+    for (size_t i = 0; i < PS_COUNT(good); i++) {
+        const char *const env[] = {good[i], NULL};
+        struct ps_settings *settings = NULL;
+        assert_int_equal(ps_settings_load(env, NULL, &settings, NULL), PS_OK);
+        ps_settings_destroy(settings);
+    }
+    for (size_t i = 0; i < PS_COUNT(bad); i++) {
+        refuses(bad[i], bad[i][0] == 'M' ? "MEMONGER~sqrt, or bytes such as"
+                                         : "SIM_GPU_PEERS~all, none, or pairs such as");
+    }
+}
+
 static void anything_else_is_an_error(void **state)
 {
     (void)state;
@@ -432,6 +456,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(integers_have_a_grammar),
+        cmocka_unit_test(texts_that_have_a_form_are_checked_like_the_rest),
         cmocka_unit_test(anything_else_is_an_error),
         cmocka_unit_test(booleans_ignore_case_and_empty_is_unset),
         cmocka_unit_test(

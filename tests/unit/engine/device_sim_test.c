@@ -369,9 +369,8 @@ static void a_device_that_is_not_there_is_refused(void **state)
 
 static void a_bad_list_of_peers_is_refused(void **state)
 {
-    static const char *const bad[] = {"0-2",  "1-1",   "0-1,",    ",0-1",
-                                      "0",    "0-",    "-1",      "0-1-0",
-                                      "some", "0 - 1", "0-1;1-0", "00000000000000000-1"};
+    /* of the form that settings take, but not of two accelerators */
+    static const char *const bad[] = {"0-2", "1-1", "0-1,1-2", "00000000000000000-1"};
     PS_UNUSED(state);
     for (size_t i = 0; i < PS_COUNT(bad); i++) {
         char setting[64], text[PS_ERROR_TEXT_BYTES];

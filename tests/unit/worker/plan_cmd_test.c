@@ -397,7 +397,7 @@ static void a_wrong_command_line_is_told_what_is_accepted(void **state)
         {{"--network", "lenet", "--set", "EXEC_NUM_TEMP=0", NULL},
          "EXEC_NUM_TEMP",
          PS_EXIT_CONFIG},
-        {{"--network", "lenet", "--set", "MEMONGER=some", NULL}, "sqrt", PS_EXIT_FAIL},
+        {{"--network", "lenet", "--set", "MEMONGER=some", NULL}, "sqrt", PS_EXIT_CONFIG},
         {{"--network", "lenet", "--gpu", "0", NULL}, "SIM_GPUS", PS_EXIT_FAIL},
         {{"--network", "lenet", "--data-shape", "1,2,2", NULL}, "conv1", PS_EXIT_FAIL},
         {{"--symbol", "/nowhere", "--data-shape", "1", NULL}, "/nowhere", PS_EXIT_FAIL},
