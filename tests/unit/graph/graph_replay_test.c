@@ -76,12 +76,18 @@ static enum ps_status update_run(void *arg, const struct ps_run *run,
     return PS_OK;
 }
 
-static void push_updates(const struct graph_world *world, struct ps_executor *executor,
-                         struct update *updates)
+static void list_updates(struct ps_executor *executor, struct update *updates)
 {
     for (size_t i = 0; i < ps_executor_argument_count(executor); i++) {
         updates[i] = (struct update){ps_executor_argument(executor, i),
                                      ps_executor_gradient(executor, i)};
+    }
+}
+
+static void push_updates(const struct graph_world *world, struct ps_executor *executor,
+                         struct update *updates)
+{
+    for (size_t i = 0; i < ps_executor_argument_count(executor); i++) {
         if (updates[i].gradient == NULL) {
             continue;
         }
@@ -103,6 +109,7 @@ static uint64_t train_ahead(const struct graph_world *world, struct ps_symbol *l
 {
     struct update updates[16];
     struct ps_executor *executor = bind_lenet(world, lenet, replay, bulk, PS_GRAD_ADD);
+    list_updates(executor, updates); /* operations of earlier steps still read them */
     for (int step = 0; step < 8; step++) {
         run_step(executor, true);
         push_updates(world, executor, updates);
