@@ -244,44 +244,6 @@ static void with_several_colours_branches_are_operations_of_their_own(void **sta
 
 /* ---- what the engine gets ---- */
 
-struct gate {
-    struct ps_completion *done;
-};
-
-static void hold(void *arg, const struct ps_run *run, struct ps_completion *done)
-{
-    (void)run;
-    ((struct gate *)arg)->done = done;
-}
-
-/* Keeps a write of 'tensor' open until ps_engine_complete(gate->done). */
-static void close_gate(const struct graph_world *world, struct ps_tensor *tensor,
-                       struct gate *gate)
-{
-    struct ps_var *var = ps_tensor_var(tensor);
-    struct ps_engine_op op = {.name = "gate",
-                              .start = hold,
-                              .arg = gate,
-                              .writes = &var,
-                              .write_count = 1,
-                              .kind = PS_ENGINE_ASYNC};
-    assert_int_equal(ps_engine_wait_all(world->engine, NULL), PS_OK);
-    assert_int_equal(ps_engine_push(world->engine, &op), PS_OK);
-    assert_non_null(gate->done);
-}
-
-static size_t pushed_by_forward(const struct graph_world *world,
-                                struct ps_executor *executor)
-{
-    struct gate gate = {0};
-    close_gate(world, ps_executor_argument(executor, 0), &gate);
-    run_forward(executor, true);
-    size_t pending = ps_engine_pending(world->engine);
-    ps_engine_complete(gate.done, PS_OK, NULL);
-    assert_int_equal(ps_engine_wait_all(world->engine, NULL), PS_OK);
-    return pending - 1;
-}
-
 static void the_engine_gets_as_many_operations(void **state)
 {
     (void)state;

@@ -42,6 +42,8 @@ void run_forward(struct ps_executor *executor, bool training);
 void run_backward(struct ps_executor *executor, struct ps_tensor *head);
 /* Forward, and backward of a loss when training. */
 void run_step(struct ps_executor *executor, bool training);
+/* The engine operations that a forward is: counted behind a write that is held open. */
+size_t pushed_by_forward(const struct graph_world *world, struct ps_executor *executor);
 /* Every argument but data and softmax_label gets the same seeded numbers. */
 void fill_parameters(struct ps_executor *executor, uint64_t seed, float scale);
 
